@@ -1,0 +1,1 @@
+"""`smena demo`: real purchases, a provider that misbehaves, and workers that are killed."""
