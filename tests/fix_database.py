@@ -70,7 +70,9 @@ def dsn_of(server_dsn: str, database: str) -> str:
     login = quote(user, safe="") if user else ""
     if password:
         login += ":" + quote(password, safe="")
-    return f"postgresql://{login}{'@' if login else ''}/{quote(database, safe='')}?{urlencode(options)}"
+    return (
+        f"postgresql://{login}{'@' if login else ''}/{quote(database, safe='')}?{urlencode(options, quote_via=quote)}"
+    )
 
 
 @contextmanager
