@@ -1,0 +1,233 @@
+"""The floor: below it a claim need not look, however much finished work lies there.
+
+Positions are drawn before they are committed, so a job can appear below a position that was claimed already. The rule
+by which none is lost, with its invariants:
+
+I1  Whoever draws a position holds RowExclusiveLock on smena.job from before the draw until its transaction has ended:
+    nextval stands inside the INSERT or UPDATE that uses it, and the sequence has CACHE 1.
+I2  A job becomes ready only at a fresh position; only a claim that was rolled back makes an old one ready again.
+I3  A *window* is the stretch between two heads of the sequence, with the set of transactions that held the lock after
+    the later head was read (head first, then holders). When all of the set have ended, every position of the window is
+    settled: committed and visible to later snapshots, or never to come.
+I4  A window still open after some seconds is turned into its *holes*, the stretches with no visible row. What is
+    visible in it needs no more waiting; the holes stay in care until the set has ended. A ready row found in a hole is
+    lifted to a fresh position, so nobody has to look back for it.
+I5  The floor of a lane never passes a ready row, nor an unsettled position outside a hole in care. So it never passes
+    a claim on its way either: until that commits, its rows still look ready.
+I6  A ready row that stops the floor in two passes is reported as a straggler; a worker that was beyond it goes back.
+    A false report costs a look.
+I7  Lane 0 keeps the position below which everything is settled and no hole is in care. A new holder of the duty begins
+    there, with one window up to the present head; it inherits nothing else.
+
+Two holders at once are harmless: what one publishes stays true, because a settled position stays settled. A prepared
+transaction changes its name in pg_locks, so every prepared one counts as a member of every set.
+
+Not used: xmin and xmax arithmetic. A position may be drawn before its transaction has an xid, and a snapshot's xmax is
+the last *completed* xid plus one, below that of a transaction still running. Both lose jobs; tests show it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from smena import telemetry
+from smena._drivers.psycopg import aexecute
+from smena._maintenance.duty import Connection
+from smena._ops.operation import Query
+
+EVERY = 0.5
+HOLES_AFTER = 2.0
+
+
+@dataclass(slots=True)
+class Window:
+    """Positions lo+1 … hi, and the transactions that may still commit some of them."""
+
+    lo: int
+    hi: int
+    holders: set[str]
+    since: float
+
+
+@dataclass(slots=True)
+class Holes:
+    """Stretches of an old window in which nothing was visible, in care until `holders` have ended."""
+
+    stretches: list[tuple[int, int]]
+    holders: set[str]
+    changed: bool = field(default=False)
+
+
+class Floor:
+    """The floor duty. Its state is in memory; lane 0 and the floors are what a successor needs."""
+
+    name = "floor"
+
+    def __init__(self, schema: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._schema = schema
+        self._clock = clock
+        self._floors: dict[int, int] = {}
+        self._stuck: dict[int, int] = {}
+        self._windows: list[Window] = []
+        self._holes: list[Holes] = []
+        self._settled = 0
+        self._head: int | None = None
+        self._ticked = float("-inf")
+
+    async def tick(self, connection: Connection) -> float:
+        """One pass."""
+        now = self._clock()
+        if now - self._ticked > 10 * EVERY:
+            self._head = None  # somebody else may have had the duty meanwhile: begin anew
+        self._ticked = now
+        await self._follow_lanes(connection)
+        head = await self._read_head(connection)
+        holders = {row[0] for row in await self._query(connection, "floor/holders")}
+        prepared = {name for name in holders if name.startswith("-1/")}
+        assert self._head is not None
+        self._windows.append(Window(self._head, head, set(holders), now))
+        self._head = head
+        await self._settle(connection, holders, prepared, now)
+        await self._care_for_holes(connection, holders, prepared)
+        await self._walk(connection)
+        return EVERY
+
+    async def _follow_lanes(self, connection: Connection) -> None:
+        rows = await self._query(connection, "floor/floors")
+        published = {lane: floor for lane, floor in rows}
+        if self._head is None:
+            # A successor: everything beyond lane 0's floor is one window, and no floor may lie beyond that.
+            self._settled = self._head = published[0]
+            self._windows, self._holes, self._stuck = [], [], {}
+            self._floors = {lane: min(floor, self._settled) for lane, floor in published.items() if lane}
+        for lane in published:
+            if lane and lane not in self._floors:
+                self._floors[lane] = 0
+
+    async def _read_head(self, connection: Connection) -> int:
+        head, called = (await self._query(connection, "floor/head"))[0]
+        head = head if called else 0
+        assert self._head is not None
+        if head < self._head:
+            # The sequence went back: a restore without it, a logical switchover. It is moved before anything is drawn
+            # twice, and every floor starts again.
+            head = await rewind(connection, self._schema, self._head)
+            self._settled = self._head = 0
+            self._windows, self._holes, self._stuck = [], [], {}
+            self._floors = dict.fromkeys(self._floors, 0)
+        return int(head)
+
+    async def _settle(self, connection: Connection, holders: set[str], prepared: set[str], now: float) -> None:
+        """Resolves windows whose transactions have ended, and turns old ones into their holes."""
+        open: list[Window] = []
+        for window in self._windows:
+            window.holders = (window.holders & holders) | prepared
+            if window.holders and now - window.since > HOLES_AFTER and not open:
+                stretches = await self._missing(connection, window.lo, window.hi)
+                if stretches:
+                    self._holes.append(Holes(stretches, window.holders))
+            elif window.holders or open:
+                open.append(window)
+                continue
+            self._settled = window.hi
+        self._windows = open
+
+    async def _care_for_holes(self, connection: Connection, holders: set[str], prepared: set[str]) -> None:
+        """Looks into holes when a transaction that may have filled them has ended."""
+        kept = []
+        for holes in self._holes:
+            still = (holes.holders & holders) | prepared
+            if still != holes.holders:
+                holes.changed = True
+            holes.holders = still
+            if holes.changed:
+                await self._lift(connection, holes)
+                # What came between the lift and this look is ready, and a ready row stays in care.
+                holes.stretches = [
+                    part
+                    for lo, hi in holes.stretches
+                    for part in await self._missing(connection, lo - 1, hi, ready_too=True)
+                ]
+                # Somebody may hold such a row locked just now: come back for it.
+                holes.changed = bool(holes.stretches) and await self._ready_in(connection, holes)
+            if holes.stretches and (holes.holders or holes.changed):
+                kept.append(holes)
+        self._holes = kept
+
+    async def _lift(self, connection: Connection, holes: Holes) -> None:
+        page = 1000
+        while True:
+            rows = await self._query(
+                connection,
+                "floor/lift",
+                los=[lo for lo, _ in holes.stretches],
+                his=[hi for _, hi in holes.stretches],
+                page=page,
+            )
+            if rows[0][0] == 0:
+                return
+
+    async def _ready_in(self, connection: Connection, holes: Holes) -> bool:
+        rows = await self._query(
+            connection,
+            "floor/ready_in",
+            los=[lo for lo, _ in holes.stretches],
+            his=[hi for _, hi in holes.stretches],
+        )
+        return bool(rows[0][0])
+
+    async def _walk(self, connection: Connection) -> None:
+        """Moves each lane's floor up to its first ready row, or to the settled end."""
+        lanes = sorted(self._floors)
+        values = {"lanes": lanes, "floors": [self._floors[lane] for lane in lanes], "settled": self._settled}
+        stragglers: dict[int, int | None] = {}
+        stuck: dict[int, int] = {}
+        for lane, ready in await self._query(connection, "floor/walk", **values):
+            self._floors[lane] = max(self._floors[lane], self._settled if ready is None else ready - 1)
+            if ready is not None:
+                stuck[lane] = ready
+                stragglers[lane] = ready if self._stuck.get(lane) == ready else None
+        self._stuck = stuck
+        sealed = min([self._settled, *(holes.stretches[0][0] - 1 for holes in self._holes)])
+        await self._query(
+            connection,
+            "floor/publish",
+            lanes=[0, *lanes],
+            floors=[sealed, *(self._floors[lane] for lane in lanes)],
+            stragglers=[None, *(stragglers.get(lane) for lane in lanes)],
+        )
+
+    async def _missing(
+        self, connection: Connection, lo: int, hi: int, *, ready_too: bool = False
+    ) -> list[tuple[int, int]]:
+        rows = await self._query(connection, "floor/missing", lo=lo, hi=hi, ready_too=ready_too)
+        return [(first, last) for first, last in rows]
+
+    async def _query(self, connection: Connection, name: str, **values: Any) -> Any:
+        return await aexecute(connection, Query(name, values), self._schema)
+
+
+async def rewind(connection: Connection, schema: str, least: int = 0) -> int:
+    """Moves the sequence beyond every position in the log if it is not; returns the head.
+
+    Held against all drawers of positions, because setval must never go backwards under them.
+    """
+    head, called = (await aexecute(connection, Query("floor/head"), schema))[0]
+    highest = (await aexecute(connection, Query("floor/highest"), schema))[0][0] or 0
+    if (head if called else 0) >= max(highest, least):
+        return int(head if called else 0)  # the usual case, and no lock is taken for it
+    async with connection.transaction():
+        await aexecute(connection, Query("floor/lock_log"), schema)
+        head, called = (await aexecute(connection, Query("floor/head"), schema))[0]
+        highest = (await aexecute(connection, Query("floor/highest"), schema))[0][0] or 0
+        head = head if called else 0
+        target = max(highest, least)
+        if head >= target:
+            return int(head)
+        await aexecute(connection, Query("floor/move_sequence", {"position": target}), schema)
+        await aexecute(connection, Query("floor/restart"), schema)
+    telemetry.emit("position_rewound", was=head, now=target)
+    return int(target)

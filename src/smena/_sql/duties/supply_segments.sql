@@ -1,0 +1,2 @@
+-- Makes segments until so many lie ahead of the sequence.
+select smena.supply_segments(:ahead::int)

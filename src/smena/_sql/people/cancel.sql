@@ -1,0 +1,2 @@
+-- Stops a job.
+select smena.cancel(:id::bigint, :reason::text)

@@ -1,0 +1,94 @@
+"""Keeps the lease, in a thread and on a connection of its own.
+
+A handler that blocks the event loop therefore does not cost the worker its lease. Each renewal is one statement for
+the present incarnation and for earlier ones that still have jobs running. The database clock decides whether it came in
+time: an incarnation that is not returned has expired and is dead for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from smena import telemetry
+from smena._sql import statement
+
+
+class LeaseKeeper:
+    """Renews until stopped. `lost(incarnations)` is called from the thread for those that expired."""
+
+    def __init__(self, dsn: str, schema: str, lease: float, lost: Callable[[set[int]], None]) -> None:
+        self._dsn = dsn
+        self._renew = statement("workers/renew", schema)
+        self._lease = lease
+        self._lost = lost
+        self._lock = threading.Lock()
+        self._incarnations: set[int] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="smena-lease", daemon=True)
+        self.stopping = False
+        self.renewed_at = time.monotonic()
+        self.unbroken_since = time.monotonic()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def hold(self, incarnation: int) -> None:
+        """Renews this incarnation from now on; its row was just made."""
+        with self._lock:
+            self._incarnations.add(incarnation)
+
+    def let_go(self, incarnation: int) -> None:
+        with self._lock:
+            self._incarnations.discard(incarnation)
+
+    @property
+    def held(self) -> list[int]:
+        with self._lock:
+            return sorted(self._incarnations)
+
+    def _keep(self) -> None:
+        connection: psycopg.Connection[Any] | None = None
+        every = self._lease / 3
+        while not self._stop.wait(max(0.0, self.renewed_at + every - time.monotonic())):
+            try:
+                if connection is None or connection.closed:
+                    connection = psycopg.connect(
+                        self._dsn, autocommit=True, connect_timeout=max(2, int(every)), application_name="smena lease"
+                    )
+                self._tick(connection)
+            except psycopg.Error as error:
+                telemetry.emit("database.lost", part="lease", error=str(error).strip())
+                if connection is not None:
+                    connection.close()
+                connection = None
+                self.unbroken_since = time.monotonic()
+                self._stop.wait(min(1.0, every / 4))
+        if connection is not None:
+            connection.close()
+
+    def _tick(self, connection: psycopg.Connection[Any]) -> None:
+        held = self.held
+        if held:
+            sent = time.monotonic()
+            values = {"incarnations": held, "stopping": self.stopping}
+            with psycopg.RawCursor(connection) as cursor:
+                cursor.execute(self._renew.numbered.encode(), [values[name] for name in self._renew.names])
+                renewed = {row[0] for row in cursor.fetchall()}
+            expired = {incarnation for incarnation in held if incarnation not in renewed} & set(self.held)
+            if expired:
+                self.unbroken_since = time.monotonic()
+                for incarnation in expired:
+                    self.let_go(incarnation)
+                self._lost(expired)
+            self.renewed_at = sent
+        else:
+            self.renewed_at = time.monotonic()

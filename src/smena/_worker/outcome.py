@@ -1,0 +1,141 @@
+"""From what a handler did to what is written: the row that `jobs/settle` takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smena import telemetry
+from smena._worker.claimed import ClaimedJob
+from smena._worker.results import Results
+from smena.arguments import encode_result
+from smena.errors import InvalidArguments, Transient
+from smena.failures import Failure, Side, classify, kind
+from smena.jobs import Cancel, Snooze
+
+if TYPE_CHECKING:
+    from smena.tasks import Task
+
+Row = dict[str, Any]
+
+# A rolling deploy brings the code that knows the task within this time; until then the job is handed back.
+_UNFIT_PAUSE = 10.0
+_UNFIT_GRACE = 15 * 60.0
+
+
+def returned(job: ClaimedJob, value: Any, results: Results) -> None:
+    """The handler returned something other than None."""
+    match value:
+        case Snooze(seconds):
+            results.settle(job, _row("s", "snoozed", delay=seconds, back=True, snooze=True))
+        case Cancel(reason):
+            results.settle(job, cancelled(reason))
+        case _:
+            try:
+                results.done(job, encode_result(value))
+            except InvalidArguments as error:
+                # The work is done; repeating it for the sake of its return value would do it twice.
+                telemetry.emit("job.result_refused", job=job.id, task=job.task, error=str(error))
+                results.done(job, None)
+
+
+def raised(job: ClaimedJob, task: Task[..., Any] | None, error: BaseException) -> Row:
+    """The handler raised."""
+    mapping = task.failures if task is not None else {}
+    failure = classify(error, mapping)
+    retry_after = error.retry_after if isinstance(error, Transient) else None
+    return _failed(job, task, failure, retry_after)
+
+
+def timed_out(job: ClaimedJob, task: Task[..., Any]) -> Row:
+    """The attempt took longer than the task's time-out. With `repeat=False` its effect may have happened."""
+    detail = {"message": f"the attempt took longer than {task.timeout:g} s"}
+    if not task.repeat:
+        return _unknown(Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
+    known = kind("TIMEOUT")
+    return _failed(job, task, Failure(known.name, known.side, known.retried, detail), None)
+
+
+def unfit(job: ClaimedJob, kind_name: str, message: str) -> Row:
+    """This worker cannot run the job: its code is older or newer than the job. Another may, so it is handed back."""
+    since = (job.rest or {}).get("unknown_for") or 0.0
+    telemetry.emit("job.unfit", job=job.id, task=job.task, kind=kind_name, since=since, error=message)
+    detail = {"message": message}
+    if since < _UNFIT_GRACE:
+        return _row("s", None, delay=_UNFIT_PAUSE, back=True, unfit=True, kind=kind_name, side="ours", detail=detail)
+    return _row("f", "failed", kind=kind_name, side="ours", detail=detail, head=_frees_key(job))
+
+
+def cancelled(reason: str | None, *, back: bool = False) -> Row:
+    """The work is not wanted any more."""
+    return _row("c", "cancelled", detail={"reason": reason} if reason else None, head=True, back=back)
+
+
+def handed_back() -> Row:
+    """Never started here: ready again at once, and the attempt is given back."""
+    return _row("r", "handed_back", back=True)
+
+
+def interrupted(job: ClaimedJob) -> Row:
+    """Stopped by a shutdown: no failure, no back-off, no attempt. A task that must not repeat ends in unknown."""
+    if job.rest is not None and not job.rest["repeats"]:
+        detail = {"message": "the worker stopped in the middle of an attempt that must not be repeated"}
+        return _unknown(Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
+    return _row("r", "handed_back", back=True)
+
+
+def _failed(job: ClaimedJob, task: Task[..., Any] | None, failure: Failure, retry_after: float | None) -> Row:
+    if failure.side is Side.UNDECIDED:
+        telemetry.emit("job.unknown", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind)
+        return _unknown(failure)
+    if failure.retried and task is not None and job.attempt < job.max_attempts:
+        pause = task.retry.pause(job.attempt) if retry_after is None else min(max(retry_after, 0.0), 366 * 86400.0)
+        telemetry.emit("job.retried", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind, pause=pause)
+        return _row(
+            "s", "retried", delay=pause, kind=failure.kind, side=failure.side.value, detail=dict(failure.detail)
+        )
+    telemetry.emit("job.failed", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind)
+    return _row(
+        "f",
+        "failed",
+        kind=failure.kind,
+        side=failure.side.value,
+        detail=dict(failure.detail),
+        head=_frees_key(job),
+    )
+
+
+def _unknown(failure: Failure) -> Row:
+    return _row("u", "unknown", kind=failure.kind, side=failure.side.value, detail=dict(failure.detail))
+
+
+def _frees_key(job: ClaimedJob) -> bool:
+    return job.rest is None or job.rest["after_failed"] != "b"
+
+
+def _row(
+    to: str,
+    outcome: str | None,
+    *,
+    delay: float = 0.0,
+    back: bool = False,
+    head: bool = False,
+    snooze: bool = False,
+    unfit: bool = False,
+    kind: str | None = None,
+    side: str | None = None,
+    detail: dict[str, Any] | None = None,
+) -> Row:
+    return {
+        "to": to,
+        "outcome": outcome,
+        "delay": delay,
+        "back": back,
+        "head": head,
+        "snooze": snooze,
+        "unfit": unfit,
+        "kind": kind,
+        "side": side,
+        "detail": detail,
+    }
+
+

@@ -1,0 +1,355 @@
+"""A worker process: its parts, and the order in which they start and stop.
+
+Stopping, as a shift that hands over:
+  1. stop claiming; the duties end with the process
+  2. hand back what was claimed and not started
+  3. wait for what runs, the lease renewed all the while, `current_job().stopping` true
+  4. cancel what is left when the grace is over or a second signal came, and hand it back
+  5. hand the results in, close every incarnation, leave
+A third signal leaves at once; then the lease runs out and the reapers do the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from smena import telemetry
+from smena._drivers.psycopg import aexecute
+from smena._maintenance.activate import Activate
+from smena._maintenance.counts import Counts
+from smena._maintenance.duty import Duties
+from smena._maintenance.floor import Floor, rewind
+from smena._maintenance.promote import Promote
+from smena._maintenance.prune import Prune
+from smena._maintenance.reap import Reap
+from smena._maintenance.segments import Segments
+from smena._ops.operation import Query
+from smena._worker.channel import OPTIONS, Channel
+from smena._worker.control import Control
+from smena._worker.incarnation import forget, new_incarnation, register, retire, worker_name
+from smena._worker.lanes import Lanes
+from smena._worker.lease import LeaseKeeper
+from smena._worker.results import Results
+from smena._worker.slots import Slots
+from smena._worker.source import JobSource
+from smena.current import Shift
+from smena.database import aconnect, connect
+from smena.errors import DatabaseError, LeaseLost
+from smena.store import look
+
+if TYPE_CHECKING:
+    from smena.app import Smena
+
+CHANNELS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker works. Durations in seconds."""
+
+    queues: tuple[str, ...] | None = None
+    concurrency: int = 20
+    lease: float | None = None
+    grace: float = 25.0
+    until_empty: bool = False
+    maintain: bool = True
+    release: str | None = None
+
+
+class Worker:
+    """One life of a worker process. `run` returns when it was told to stop, or when the queues are empty.
+
+    >>> await Worker(app, WorkerOptions(queues=("mail",))).run()  # doctest: +SKIP
+    """
+
+    def __init__(self, app: Smena, options: WorkerOptions | None = None) -> None:
+        self.app = app
+        self.options = options or WorkerOptions()
+        self.lease = self.options.lease or app.lease
+        self.name = worker_name()
+        self.failed = 0
+        self._schema = app.database.schema
+        self._dsn = ""
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._signals = 0
+        self._shift = Shift()
+        self._retiring: set[int] = set()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.started = asyncio.Event()
+
+    # Starting
+
+    async def run(self) -> None:
+        """Works until told to stop. Raises what forbids starting; a database that goes away later is waited for."""
+        loop = asyncio.get_running_loop()
+        self._dsn = await asyncio.to_thread(lambda: self.app.database.dsn)
+        store = await asyncio.to_thread(self._look)
+        unsubscribe = telemetry.subscribe(self._count_failures)
+        self.results = Results()
+        self.slots = Slots(self.options.concurrency, self.app.tasks, self.results, store.installation, self._shift)
+        self.source = JobSource(self.slots, self.results, Lanes(), new_incarnation())
+        self.keeper = LeaseKeeper(
+            self._dsn, self._schema, self.lease, lambda lost: loop.call_soon_threadsafe(self._lost_lease, lost)
+        )
+        self.slots.side = _Side(self)
+        queues = list(self.options.queues) if self.options.queues else None
+        self.control = Control(
+            self.source, self.keeper, self._open, self._schema, queues, maintain=self.options.maintain
+        )
+        channels = [
+            Channel(n, self.source, self._open, self._schema, self.name, self._claim_unknown) for n in range(CHANNELS)
+        ]
+        async with contextlib.AsyncExitStack() as stack:
+            if self.app.lifespan is not None:
+                await stack.enter_async_context(self.app.lifespan())
+            async with await self._open() as connection:
+                await rewind(connection, self._schema)
+            await self._register(self.source.incarnation)
+            self.keeper.start()
+            self.slots.start()
+            self._watch_signals(loop)
+            self._tasks = [asyncio.create_task(self.control.run())]
+            self._tasks += [asyncio.create_task(channel.run()) for channel in channels]
+            self._tasks += self._duties()
+            telemetry.emit("worker.started", worker=self.name, queues=queues, concurrency=self.options.concurrency)
+            self.started.set()
+            try:
+                await self._work()
+            finally:
+                await self._leave()
+                unsubscribe()
+
+    def stop(self) -> None:
+        """Asks the worker to stop: the first call drains, the second cancels what runs, the third leaves at once."""
+        self._signals += 1
+        self._stop.set()
+        if self._signals == 2:
+            self._hurry.set()
+        elif self._signals >= 3:
+            import os
+
+            os._exit(1)
+
+    def _look(self) -> Any:
+        with connect(self._dsn) as connection:
+            return look(connection, self._schema, work=True)
+
+    async def _open(self) -> psycopg.AsyncConnection[Any]:
+        return await aconnect(
+            self._dsn, autocommit=True, options=OPTIONS, application_name="smena worker", keepalives_idle=10
+        )
+
+    async def _register(self, incarnation: int) -> None:
+        async with await self._open() as connection:
+            await register(
+                connection,
+                self._schema,
+                incarnation=incarnation,
+                name=self.name,
+                queues=self.options.queues,
+                concurrency=self.options.concurrency,
+                lease=self.lease,
+                release=self.options.release,
+            )
+        self.keeper.hold(incarnation)
+
+    def _duties(self) -> list[asyncio.Task[Any]]:
+        schema = self._schema
+        elected = [Floor(schema), Promote(schema), Activate(schema), Segments(schema), Counts(schema), Prune(schema)]
+        reap = Reap(schema, every=min(5.0, self.lease / 6), allowed=self._may_reap)
+        duties = [
+            Duties(elected, self._open, lambda: self.control.maintains),
+            Duties([reap], self._open, lambda: not self._stop.is_set()),
+        ]
+        return [asyncio.create_task(each.run()) for each in duties] if self.options.maintain else []
+
+    def _may_reap(self) -> bool:
+        unbroken = time.monotonic() - self.keeper.unbroken_since
+        return unbroken >= self.lease and self.control.server_up >= self.lease and not self._retiring
+
+    def _watch_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.stop)
+
+    # Working
+
+    async def _work(self) -> None:
+        stopped = asyncio.create_task(self._stop.wait())
+        waits: list[asyncio.Task[Any]] = [stopped, *self._tasks]
+        if self.options.until_empty:
+            waits.append(asyncio.create_task(self._until_empty()))
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        for task in done:
+            if task is not stopped and task in self._tasks:
+                task.result()  # a part that ended has failed
+
+    async def _until_empty(self) -> None:
+        connection = await self._open()
+        queues = list(self.options.queues) if self.options.queues else None
+        async with connection:
+            while True:
+                await asyncio.sleep(0.05)
+                if not self.source.idle or self.control.beats < 2:
+                    continue
+                rows = await aexecute(connection, Query("workers/empty", {"queues": queues}), self._schema)
+                if not rows[0][0] and self.source.idle:
+                    return
+
+    def _lost_lease(self, incarnations: set[int]) -> None:
+        """The database says that these leases ran out: their jobs may run elsewhere, nothing of them counts here."""
+        telemetry.emit("worker.lost_lease", worker=self.name, incarnations=len(incarnations))
+        for job in [job for job in self.slots.waiting if job.claim.incarnation in incarnations]:
+            self.slots.waiting.remove(job)
+            self.source.lost(job)
+        self.slots.interrupt_all("lost", incarnations)
+        if self.source.incarnation in incarnations:
+            self._renew_incarnation()
+
+    def _claim_unknown(self) -> None:
+        """A connection broke inside a claim: go on as a new incarnation, and retire the old one."""
+        if self.source.incarnation not in self._retiring:
+            self._renew_incarnation(retire=self.source.incarnation)
+
+    def _renew_incarnation(self, retire: int | None = None) -> None:
+        claiming, self.source.claiming = self.source.claiming, False
+        self.source.incarnation = new_incarnation()
+        self.source.lanes.restart()
+        if retire is not None:
+            self._retiring.add(retire)
+
+        async def begin() -> None:
+            incarnation = self.source.incarnation
+            await self._insist(lambda: self._register(incarnation))
+            self.source.claiming = claiming and not self._stop.is_set()
+            self.source.look()
+            if retire is not None:
+                await self._insist(lambda: self._retire(retire))
+                self._retiring.discard(retire)
+
+        self._background(begin())
+
+    async def _retire(self, incarnation: int) -> None:
+        while incarnation in self.source.in_flight:
+            await asyncio.sleep(0.01)
+        async with await self._open() as connection:
+            known = self.source.known(incarnation)
+            handed = await retire(connection, self._schema, incarnation, self.name, known)
+            if handed:
+                telemetry.emit("job.handed_back", worker=self.name, count=len(handed))
+            while self.source.known(incarnation):
+                await asyncio.sleep(0.05)
+            await forget(connection, self._schema, incarnation)
+        self.keeper.let_go(incarnation)
+
+    async def _insist(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Tries until the database lets it through."""
+        pause = 0.1
+        while True:
+            try:
+                return await act()
+            except (psycopg.Error, OSError, LeaseLost, DatabaseError) as error:
+                telemetry.emit("database.lost", part="incarnation", error=str(error).strip())
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)
+
+    def _background(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(lambda done: self._tasks.remove(done) if done in self._tasks else None)
+
+    def _count_failures(self, name: str, fields: dict[str, Any]) -> None:
+        if name in ("job.failed", "job.unknown"):
+            self.failed += 1
+
+    # Leaving
+
+    async def _leave(self) -> None:
+        source = self.source
+        self._stop.set()
+        source.claiming = False
+        self._shift.stopping = True
+        self.keeper.stopping = True
+        source.hand_back_waiting()
+        source.stir_all()
+        until = time.monotonic() + self.options.grace
+        while self.slots.running and time.monotonic() < until and not self._hurry.is_set():
+            await asyncio.sleep(0.02)
+        if self.slots.running:
+            self.slots.interrupt_all("stop")
+            until = time.monotonic() + 2.0
+            while self.slots.running and time.monotonic() < until:
+                await asyncio.sleep(0.02)
+        until = time.monotonic() + 5.0
+        while (len(self.results) or source.in_flight) and time.monotonic() < until:
+            source.stir_all()
+            await asyncio.sleep(0.01)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.slots.stop()
+        with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+            async with asyncio.timeout(5):
+                await self._close_incarnations()
+        await asyncio.to_thread(self.keeper.stop)
+        telemetry.emit("worker.stopped", worker=self.name, finished=self.slots.finished)
+
+    async def _close_incarnations(self) -> None:
+        """Leaves nothing behind: what is still held goes back now, not when the lease runs out."""
+        async with await self._open() as connection:
+            for incarnation in self.keeper.held:
+                while True:
+                    try:
+                        await retire(connection, self._schema, incarnation, self.name, [])
+                        break
+                    except LeaseLost:
+                        await asyncio.sleep(0.1)
+                await forget(connection, self._schema, incarnation)
+                self.keeper.let_go(incarnation)
+
+
+class _Side:
+    """What a slot needs before a handler starts, on a connection of its own that is opened when first needed."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    def stir(self) -> None:
+        self._worker.source.stir()
+
+    async def load_args(self, job: Any) -> str | None:
+        rows = await self._query(
+            "jobs/load_args", {"lane": job.claim.lane, "pos": job.pos, "incarnation": job.claim.incarnation}
+        )
+        return str(rows[0][0]) if rows else None
+
+    async def mark_started(self, job: Any) -> bool:
+        rows = await self._query(
+            "jobs/mark_started", {"lane": job.claim.lane, "pos": job.pos, "incarnation": job.claim.incarnation}
+        )
+        return bool(rows)
+
+    async def _query(self, name: str, values: dict[str, Any]) -> Any:
+        async with self._lock:
+            while True:
+                try:
+                    if self._connection is None or self._connection.closed:
+                        self._connection = await self._worker._open()
+                    return await aexecute(self._connection, Query(name, values), self._worker._schema)
+                except (psycopg.OperationalError, psycopg.InterfaceError, OSError, DatabaseError):
+                    if self._connection is not None:
+                        await self._connection.close()
+                        self._connection = None
+                    await asyncio.sleep(0.5)
