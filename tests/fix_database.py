@@ -1,7 +1,8 @@
 """Fixtures: a PostgreSQL server per session, and a database of its own for each test.
 
 The server is the one that SMENA_TEST_DSN names, else an embedded one that forgets everything at the end. The schema is
-migrated once, into a template; a test's database is a copy of it, which costs a fraction of a migration.
+migrated once, into a template; a test's database is a copy of it, which costs a fraction of a migration. The copies use
+PostgreSQL's own default strategy (wal_log): measured, it is the faster one on a durable server, and no slower on ours.
 """
 
 from __future__ import annotations

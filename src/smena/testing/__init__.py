@@ -1,0 +1,1 @@
+"""Help for the tests of services that use Smena."""

@@ -1,0 +1,1 @@
+"""The pytest plugin: loaded by pytest wherever Smena is installed."""
