@@ -1,8 +1,9 @@
 """Takes jobs away from dead incarnations. Every worker does it, in small pages that skip what others hold.
 
-Death is an expired lease, on the database clock, and nothing else. A worker reaps only when it knows that the database
-was there for all to renew: it has itself renewed without a gap for one lease term, and the server has been up that
-long. So after an outage nobody takes the living for dead.
+Death is an expired lease, on the database clock, and nothing else. A worker reaps only as a *witness*: it has itself
+renewed without a gap for one lease term, on a server that has been up that long, so the database was there for all to
+renew. After an outage nobody is a witness for one lease term, and while there is none, a renewal gives an expired lease
+back: nobody takes the living for dead.
 
 For each dead incarnation, in one transaction a page:
   1. its row, FOR UPDATE SKIP LOCKED: one reaper at a time
@@ -30,16 +31,13 @@ PAGE = 50
 class Reap:
     name = "reap"
 
-    def __init__(self, schema: str, *, every: float, allowed: Callable[[], bool]) -> None:
+    def __init__(self, schema: str, *, every: float, witness: Callable[[], int]) -> None:
         self._schema = schema
         self._every = every
-        self._allowed = allowed
+        self._witness = witness
 
     async def tick(self, connection: Connection) -> float:
-        if not self._allowed():
-            return min(1.0, self._every)
-        async with connection.transaction():
-            dead = await self._query(connection, "workers/expired")
+        dead = await self._query(connection, "workers/expired", incarnation=self._witness())
         for incarnation, name in dead:
             await self.reap(connection, incarnation, name)
         return self._every
@@ -71,7 +69,8 @@ class Reap:
 
     async def _mine(self, connection: Connection, incarnation: int) -> bool:
         """Locks the dead incarnation for this transaction, if it still is there, dead, and in nobody's hands."""
-        rows = await self._query(connection, "workers/lock_dead", incarnation=incarnation, **lock_key(incarnation))
+        values = {"dead": incarnation, "incarnation": self._witness(), **lock_key(incarnation)}
+        rows = await self._query(connection, "workers/lock_dead", **values)
         return bool(rows and rows[0][0])
 
     async def _query(self, connection: Connection, name: str, **values: Any) -> Any:

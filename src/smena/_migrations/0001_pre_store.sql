@@ -103,6 +103,7 @@ create table smena.workers (
   lease float8 not null,
   started_at timestamptz not null default clock_timestamp(),
   renewed_at timestamptz not null default clock_timestamp(),
+  unbroken_since timestamptz not null default clock_timestamp(),  -- renewed in time ever since
   claimed_until timestamptz not null,
   closed bool not null default false,
   stopping bool not null default false

@@ -2,7 +2,7 @@
 
 A handler that blocks the event loop therefore does not cost the worker its lease. Each renewal is one statement for
 the present incarnation and for earlier ones that still have jobs running. The database clock decides whether it came in
-time: an incarnation that is not returned has expired and is dead for ever.
+time: an incarnation that is not returned is dead for ever, and its jobs belong to others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class LeaseKeeper:
         self._thread = threading.Thread(target=self._keep, name="smena-lease", daemon=True)
         self.stopping = False
         self.renewed_at = time.monotonic()
-        self.unbroken_since = time.monotonic()
 
     def start(self) -> None:
         self._thread.start()
@@ -70,8 +69,7 @@ class LeaseKeeper:
                 if connection is not None:
                     connection.close()
                 connection = None
-                self.unbroken_since = time.monotonic()
-                self._stop.wait(min(1.0, every / 4))
+                        self._stop.wait(min(1.0, every / 4))
         if connection is not None:
             connection.close()
 
@@ -85,8 +83,7 @@ class LeaseKeeper:
                 renewed = {row[0] for row in cursor.fetchall()}
             expired = {incarnation for incarnation in held if incarnation not in renewed} & set(self.held)
             if expired:
-                self.unbroken_since = time.monotonic()
-                for incarnation in expired:
+                        for incarnation in expired:
                     self.let_go(incarnation)
                 self._lost(expired)
             self.renewed_at = sent

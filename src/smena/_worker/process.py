@@ -165,16 +165,12 @@ class Worker:
     def _duties(self) -> list[asyncio.Task[Any]]:
         schema = self._schema
         elected = [Floor(schema), Promote(schema), Activate(schema), Segments(schema), Counts(schema), Prune(schema)]
-        reap = Reap(schema, every=min(5.0, self.lease / 6), allowed=self._may_reap)
+        reap = Reap(schema, every=min(5.0, self.lease / 6), witness=lambda: self.source.incarnation)
         duties = [
             Duties(elected, self._open, lambda: self.control.maintains),
             Duties([reap], self._open, lambda: not self._stop.is_set()),
         ]
         return [asyncio.create_task(each.run()) for each in duties] if self.options.maintain else []
-
-    def _may_reap(self) -> bool:
-        unbroken = time.monotonic() - self.keeper.unbroken_since
-        return unbroken >= self.lease and self.control.server_up >= self.lease and not self._retiring
 
     def _watch_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):

@@ -1,5 +1,6 @@
--- Dead incarnations: their leases ran out on the database clock. Another reaper's row is skipped.
+-- Dead incarnations: their leases ran out on the database clock. Asked by `incarnation`, which must itself have renewed
+-- without a gap for a lease term, on a server that has been up that long: else nobody is taken for dead.
 select w.incarnation, w.name from smena.workers w
 where w.claimed_until < clock_timestamp()
+  and exists (select from smena.workers me where me.incarnation = :incarnation::bigint and smena.is_witness(me))
 order by w.claimed_until limit 10
-for update skip locked

@@ -1,0 +1,5 @@
+"""`python -m smena`: the command line."""
+
+from smena.cli import main
+
+main()
