@@ -5,7 +5,6 @@ Its own advice for throughput is followed: asyncpg, a bigger batch, drain mode, 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from datetime import timedelta

@@ -71,9 +71,9 @@ class Smena:
         failures: Mapping[type[BaseException], Any] | None = ...,
         aliases: list[str] | tuple[str, ...] = ...,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-    def task(
+    def task(  # type: ignore[misc]  # it does; mypy compares the defaults
         self,
-        function: Callable[..., Any] | None = None,
+        function: Any = None,
         /,
         *,
         name: str | None = None,

@@ -139,9 +139,7 @@ class Transient(JobFailure):
     `retry_after`: seconds until the next attempt, in place of the computed pause (a provider's `Retry-After`).
     """
 
-    def __init__(
-        self, kind: str = "EXTERNAL_UNAVAILABLE", detail: str = "", retry_after: float | None = None
-    ) -> None:
+    def __init__(self, kind: str = "EXTERNAL_UNAVAILABLE", detail: str = "", retry_after: float | None = None) -> None:
         super().__init__(kind, detail)
         self.retry_after = retry_after
 

@@ -88,5 +88,3 @@ def _result(row: dict[str, Any]) -> Any:
     if row["state"] != JobState.DONE:
         raise JobUnsuccessful(row)
     return row["result"]
-
-

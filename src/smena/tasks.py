@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from smena import _ops
 from smena._ops import jobs as _ops_jobs
 from smena._ops.jobs import NewJob, Order
 from smena.arguments import Arguments, encode_headers
 from smena.errors import ConfigurationError, InvalidArguments
 from smena.failures import Mapping as FailureMapping
+from smena.failures import check_mapping
 from smena.jobs import Enqueued
 from smena.retry import Retry
 
@@ -29,7 +29,6 @@ R = TypeVar("R")
 Key = str | Callable[..., str | None] | None
 
 _YEARS_10 = 10 * 366 * 86400.0
-_ = _ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Task(Generic[P, R]):
         self.repeat = repeat
         self.after_failed = after_failed
         self.aliases = aliases
-        self.failures = failures
+        self.failures = check_mapping(failures)
         self.arguments = Arguments.of(function, name, max_bytes=max_bytes)
         self.is_async = inspect.iscoroutinefunction(function)
         self._database = database

@@ -1,14 +1,14 @@
 """Named events. Logic emits them; logs, metrics and traces subscribe. With no subscriber an event costs a list look-up.
 
-    worker.started worker.stopped worker.lost_lease
-    job.failed job.retried job.unknown job.cancelled job.snoozed job.handed_back job.unfit
-    job.lost_token       a result arrived under a token that is no longer the owner's; it changed nothing
-    job.result_refused   the value that a handler returned could not be stored; the job is done without it
-    jobs.finished        one event for a batch: `count`
-    claims.reaped        a dead worker's jobs were given to others: `count`
-    duty.failed          a tick of a background duty raised; it is run again
-    database.lost database.back
-    position_rewound     the sequence was behind the log, as after a restore, and was moved
+worker.started worker.stopped worker.lost_lease
+job.failed job.retried job.unknown job.cancelled job.snoozed job.handed_back job.unfit
+job.lost_token       a result arrived under a token that is no longer the owner's; it changed nothing
+job.result_refused   the value that a handler returned could not be stored; the job is done without it
+jobs.finished        one event for a batch: `count`
+claims.reaped        a dead worker's jobs were given to others: `count`
+duty.failed          a tick of a background duty raised; it is run again
+database.lost database.back
+position_rewound     the sequence was behind the log, as after a restore, and was moved
 """
 
 from __future__ import annotations

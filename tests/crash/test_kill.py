@@ -8,9 +8,8 @@ import signal
 from typing import Any
 
 import pytest
-from crash.fix_workers import LEASE, Shop
 
-pytest_plugins: list[str] = []
+from crash.fix_workers import LEASE, Shop
 
 # The short form; the long one is `SMENA_CHAOS_KILLS=50`.
 KILLS = int(os.environ.get("SMENA_CHAOS_KILLS", "3"))
@@ -23,14 +22,17 @@ def _books_balance(shop: Shop) -> None:
         " where j.state = 'done' group by 1, 2 having (j.result)::text::bigint <> max(e.token)"
     )
     assert [] == wrong
-    assert 0 == shop.value("select count(*) from smena.claims c where not exists (select from smena.workers w"
-                           " where w.incarnation = c.incarnation)")
+    assert 0 == shop.value(
+        "select count(*) from smena.claims c where not exists (select from smena.workers w"
+        " where w.incarnation = c.incarnation)"
+    )
 
 
 def _order_kept(shop: Shop) -> None:
     """Within a key, no attempt of a later job began before the last attempt of the earlier one had ended."""
     overtaken = shop.query(
-        "select a.order_key, a.id, b.id from smena.jobs a join smena.jobs b on a.order_key = b.order_key and a.id < b.id"
+        "select a.order_key, a.id, b.id from smena.jobs a"
+        " join smena.jobs b on a.order_key = b.order_key and a.id < b.id"
         " join effects ea on ea.job = a.id join effects eb on eb.job = b.id"
         " where a.state = 'done' and eb.began < (select max(e.ended) from effects e where e.job = a.id)"
     )
@@ -63,8 +65,10 @@ def test_killing_all_workers_again_and_again_loses_nothing_and_keeps_the_order(s
     shop.until_ended(120)
     assert jobs == sum(shop.states().values())
     # A job killed three times while it ran alone is quarantined: an outcome too, but rare in the short form.
-    assert shop.states().get("done", 0) + shop.value(
-        "select count(*) from smena.jobs where failure_kind = 'CRASHED'") == jobs
+    assert (
+        shop.states().get("done", 0) + shop.value("select count(*) from smena.jobs where failure_kind = 'CRASHED'")
+        == jobs
+    )
     _books_balance(shop)
     _order_kept(shop)
 
@@ -131,7 +135,8 @@ def test_a_paused_workers_late_finish_changes_nothing_and_is_counted(shop: Shop)
     paused.signal(signal.SIGCONT)
     shop.until_ended(30)
     assert [("done", peer.child.pid)] == shop.query(
-        "select j.state, e.pid from smena.jobs j join effects e on e.token = j.result::text::bigint where j.id = %s", job
+        "select j.state, e.pid from smena.jobs j join effects e on e.token = j.result::text::bigint where j.id = %s",
+        job,
     )
     shop.until(lambda: "job.lost_token" in paused.text(), what="the lost token is counted")
     # The process goes on as a new incarnation.

@@ -97,7 +97,7 @@ class Floor:
 
     async def _follow_lanes(self, connection: Connection) -> None:
         rows = await self._query(connection, "floor/floors")
-        published = {lane: floor for lane, floor in rows}
+        published = dict(rows)
         if self._head is None:
             # A successor: everything beyond lane 0's floor is one window, and no floor may lie beyond that.
             self._settled = self._head = published[0]

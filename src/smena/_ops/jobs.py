@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from smena._ops.operation import Operation, Query
-from smena.errors import NotFound, Refused
 from smena.jobs import Enqueued
 
 # One document of this many rows is as fast per row as larger ones, and bounds what one statement holds.

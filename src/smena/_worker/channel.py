@@ -166,9 +166,7 @@ class Channel:
         if done is not None:
             await self._check(cursor, done, rows[0][0])
 
-    def _take(
-        self, lane: Lane, incarnation: int, wanted: int, generation: int, rows: list[Any], now: float
-    ) -> None:
+    def _take(self, lane: Lane, incarnation: int, wanted: int, generation: int, rows: list[Any], now: float) -> None:
         found = [row for row in rows if row[1] is not None]
         if not found:
             self._source.took(lane, [], wanted)
@@ -257,9 +255,14 @@ class Channel:
             while ordered:
                 incarnation = ordered[0][0].claim.incarnation
                 part = [entry for entry in ordered if entry[0].claim.incarnation == incarnation]
-                document = "[" + ",".join(
-                    f'{{"lane":{job.claim.lane},"pos":{job.pos},"result":{result or "null"}}}' for job, result in part
-                ) + "]"
+                document = (
+                    "["
+                    + ",".join(
+                        f'{{"lane":{job.claim.lane},"pos":{job.pos},"result":{result or "null"}}}'
+                        for job, result in part
+                    )
+                    + "]"
+                )
                 rows = await self._ordered(cursor, {"rows": document, "incarnation": incarnation})
                 ordered = [entry for entry in ordered if entry[0].claim.incarnation != incarnation]
                 written = {row[0] for row in rows}

@@ -69,7 +69,7 @@ class LeaseKeeper:
                 if connection is not None:
                     connection.close()
                 connection = None
-                        self._stop.wait(min(1.0, every / 4))
+                self._stop.wait(min(1.0, every / 4))
         if connection is not None:
             connection.close()
 
@@ -83,7 +83,7 @@ class LeaseKeeper:
                 renewed = {row[0] for row in cursor.fetchall()}
             expired = {incarnation for incarnation in held if incarnation not in renewed} & set(self.held)
             if expired:
-                        for incarnation in expired:
+                for incarnation in expired:
                     self.let_go(incarnation)
                 self._lost(expired)
             self.renewed_at = sent

@@ -8,7 +8,7 @@ from smena import telemetry
 from smena._worker.claimed import ClaimedJob
 from smena._worker.results import Results
 from smena.arguments import encode_result
-from smena.errors import InvalidArguments, Transient
+from smena.errors import InvalidArguments
 from smena.failures import Failure, Side, classify, kind
 from smena.jobs import Cancel, Snooze
 
@@ -42,8 +42,7 @@ def raised(job: ClaimedJob, task: Task[..., Any] | None, error: BaseException) -
     """The handler raised."""
     mapping = task.failures if task is not None else {}
     failure = classify(error, mapping)
-    retry_after = error.retry_after if isinstance(error, Transient) else None
-    return _failed(job, task, failure, retry_after)
+    return _failed(job, task, failure)
 
 
 def timed_out(job: ClaimedJob, task: Task[..., Any]) -> Row:
@@ -52,7 +51,7 @@ def timed_out(job: ClaimedJob, task: Task[..., Any]) -> Row:
     if not task.repeat:
         return _unknown(Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
     known = kind("TIMEOUT")
-    return _failed(job, task, Failure(known.name, known.side, known.retried, detail), None)
+    return _failed(job, task, Failure(known.name, known.side, known.retried, detail))
 
 
 def unfit(job: ClaimedJob, kind_name: str, message: str) -> Row:
@@ -83,12 +82,14 @@ def interrupted(job: ClaimedJob) -> Row:
     return _row("r", "handed_back", back=True)
 
 
-def _failed(job: ClaimedJob, task: Task[..., Any] | None, failure: Failure, retry_after: float | None) -> Row:
+def _failed(job: ClaimedJob, task: Task[..., Any] | None, failure: Failure) -> Row:
     if failure.side is Side.UNDECIDED:
         telemetry.emit("job.unknown", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind)
         return _unknown(failure)
     if failure.retried and task is not None and job.attempt < job.max_attempts:
-        pause = task.retry.pause(job.attempt) if retry_after is None else min(max(retry_after, 0.0), 366 * 86400.0)
+        pause = (
+            task.retry.pause(job.attempt) if failure.retry_after is None else min(failure.retry_after, 366 * 86400.0)
+        )
         telemetry.emit("job.retried", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind, pause=pause)
         return _row(
             "s", "retried", delay=pause, kind=failure.kind, side=failure.side.value, detail=dict(failure.detail)
@@ -137,5 +138,3 @@ def _row(
         "side": side,
         "detail": detail,
     }
-
-

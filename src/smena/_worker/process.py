@@ -25,7 +25,7 @@ from smena import telemetry
 from smena._drivers.psycopg import aexecute
 from smena._maintenance.activate import Activate
 from smena._maintenance.counts import Counts
-from smena._maintenance.duty import Duties
+from smena._maintenance.duty import Duties, Duty
 from smena._maintenance.floor import Floor, rewind
 from smena._maintenance.promote import Promote
 from smena._maintenance.prune import Prune
@@ -97,9 +97,11 @@ class Worker:
         self.results = Results()
         self.slots = Slots(self.options.concurrency, self.app.tasks, self.results, store.installation, self._shift)
         self.source = JobSource(self.slots, self.results, Lanes(), new_incarnation())
-        self.keeper = LeaseKeeper(
-            self._dsn, self._schema, self.lease, lambda lost: loop.call_soon_threadsafe(self._lost_lease, lost)
-        )
+
+        def lost(incarnations: set[int]) -> None:
+            loop.call_soon_threadsafe(self._lost_lease, incarnations)
+
+        self.keeper = LeaseKeeper(self._dsn, self._schema, self.lease, lost)
         self.slots.side = _Side(self)
         queues = list(self.options.queues) if self.options.queues else None
         self.control = Control(
@@ -164,7 +166,14 @@ class Worker:
 
     def _duties(self) -> list[asyncio.Task[Any]]:
         schema = self._schema
-        elected = [Floor(schema), Promote(schema), Activate(schema), Segments(schema), Counts(schema), Prune(schema)]
+        elected: list[Duty] = [
+            Floor(schema),
+            Promote(schema),
+            Activate(schema),
+            Segments(schema),
+            Counts(schema),
+            Prune(schema),
+        ]
         reap = Reap(schema, every=min(5.0, self.lease / 6), witness=lambda: self.source.incarnation)
         duties = [
             Duties(elected, self._open, lambda: self.control.maintains),

@@ -8,6 +8,7 @@ cancellation that ended a job before it takes the next, and `why` on the slot sa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Mapping
@@ -192,10 +193,8 @@ class Slots:
         task = slot.task
         assert task is not None
         if task.cancelling():
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                pass
             while task.cancelling():
                 task.uncancel()
 
