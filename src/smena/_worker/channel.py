@@ -25,6 +25,14 @@ from smena._worker.results import DoneRange
 from smena._worker.source import JobSource
 from smena.errors import DatabaseError
 
+# After these the connection is made anew. A server that turned read-only is on its way out.
+_GONE = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    OSError,
+    DatabaseError,
+)
 _REPEATABLE = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable)
 
 # Generic plans: a plan per claim costs more than the claim. A test holds the plans to what they must be.
@@ -67,7 +75,7 @@ class Channel:
                     while True:
                         await self._turn(cursor)
                         pause = 0.1
-            except (psycopg.OperationalError, psycopg.InterfaceError, OSError, DatabaseError) as error:
+            except _GONE as error:
                 telemetry.emit("database.lost", part=f"channel {self.number}", error=str(error).strip())
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(pause * 2, 5.0)
@@ -80,8 +88,8 @@ class Channel:
         now = time.monotonic()
         if source.peek_due(now):
             lanes, floors = source.lanes.floors()
-            source.peeked((), now)
-            source.peeked([row[0] for row in await self._peek(cursor, {"lanes": lanes, "floors": floors})], now)
+            source.peek_sent(now)
+            source.peeked([row[0] for row in await self._peek(cursor, {"lanes": lanes, "floors": floors})])
         chosen = source.choose()
         due = source.results_due(now)
         if chosen is not None and not source.worth_it(chosen[1]):
@@ -244,8 +252,17 @@ class Channel:
             for entries in by_incarnation.values():
                 for job, row in entries:
                     self._source.results.settle(job, row)
-            if not isinstance(error, _REPEATABLE):
+            if isinstance(error, psycopg.DataError):
+                await self._settle_without_detail(cursor)
+            elif not isinstance(error, _REPEATABLE):
                 raise
+
+    async def _settle_without_detail(self, cursor: psycopg.AsyncRawCursor[Any]) -> None:
+        """PostgreSQL refused what is told of one of the outcomes. The outcomes count more than what is told."""
+        for job, row in self._source.results.take_settled():
+            telemetry.emit("job.result_refused", job=job.id, task=job.task, error="PostgreSQL refused the detail")
+            self._source.results.settle(job, {**row, "detail": {"message": "the detail could not be stored"}})
+        await self._hand_in_settled(cursor)
 
     async def _hand_in_ordered(self, cursor: psycopg.AsyncRawCursor[Any]) -> None:
         ordered = self._source.results.take_ordered()

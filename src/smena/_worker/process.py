@@ -227,22 +227,20 @@ class Worker:
             self._renew_incarnation(retire=self.source.incarnation)
 
     def _renew_incarnation(self, retire: int | None = None) -> None:
-        claiming, self.source.claiming = self.source.claiming, False
-        self.source.incarnation = new_incarnation()
-        self.source.lanes.restart()
         if retire is not None:
             self._retiring.add(retire)
+            self._background(self._insist(lambda: self._retire(retire)))
+        if self.source.registered:
+            self.source.registered = False
+            self.source.lanes.restart()
+            self._background(self._register_anew())
 
-        async def begin() -> None:
-            incarnation = self.source.incarnation
-            await self._insist(lambda: self._register(incarnation))
-            self.source.claiming = claiming and not self._stop.is_set()
-            self.source.look()
-            if retire is not None:
-                await self._insist(lambda: self._retire(retire))
-                self._retiring.discard(retire)
-
-        self._background(begin())
+    async def _register_anew(self) -> None:
+        incarnation = new_incarnation()
+        await self._insist(lambda: self._register(incarnation))
+        self.source.incarnation = incarnation
+        self.source.registered = True
+        self.source.look()
 
     async def _retire(self, incarnation: int) -> None:
         while incarnation in self.source.in_flight:
@@ -256,6 +254,7 @@ class Worker:
                 await asyncio.sleep(0.05)
             await forget(connection, self._schema, incarnation)
         self.keeper.let_go(incarnation)
+        self._retiring.discard(incarnation)
 
     async def _insist(self, act: Callable[[], Awaitable[None]]) -> None:
         """Tries until the database lets it through."""
@@ -282,7 +281,7 @@ class Worker:
     async def _leave(self) -> None:
         source = self.source
         self._stop.set()
-        source.claiming = False
+        source.open = False
         self._shift.stopping = True
         self.keeper.stopping = True
         source.hand_back_waiting()
@@ -333,6 +332,9 @@ class _Side:
 
     def stir(self) -> None:
         self._worker.source.stir()
+
+    def lost(self, job: Any) -> None:
+        self._worker.source.lost(job)
 
     async def load_args(self, job: Any) -> str | None:
         rows = await self._query(

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from smena import telemetry
 from smena._worker import outcome
 from smena._worker.claimed import ClaimedJob
 from smena._worker.results import Results
@@ -36,6 +35,7 @@ class Side(Protocol):
     async def load_args(self, job: ClaimedJob) -> str | None: ...
     async def mark_started(self, job: ClaimedJob) -> bool: ...
     def stir(self) -> None: ...
+    def lost(self, job: ClaimedJob) -> None: ...
 
 
 class Slot:
@@ -266,5 +266,5 @@ class Slots:
         return slot.task is not None and slot.task.cancelling() > 0
 
     def _lost(self, job: ClaimedJob) -> None:
-        job.claim.left -= 1
-        telemetry.emit("job.lost_token", job=job.id, task=job.task, token=job.pos)
+        if self.side is not None:
+            self.side.lost(job)

@@ -41,7 +41,8 @@ class JobSource:
         self.results = results
         self.lanes = lanes
         self.incarnation = incarnation
-        self.claiming = True
+        self.open = True
+        self.registered = True
         self.in_flight: dict[int, int] = {}
         self.forgotten: list[Claim] = []
         self.head = 0
@@ -105,9 +106,20 @@ class JobSource:
     # Deciding
 
     @property
+    def claiming(self) -> bool:
+        """The worker is not stopping, and its present incarnation is in the database."""
+        return self.open and self.registered
+
+    @property
     def idle(self) -> bool:
         """Nothing is held, nothing waits to be handed in, nothing was found at the last look."""
-        return self.slots.held == 0 and len(self.results) == 0 and not self.in_flight and self.lanes.next() is None
+        return (
+            self.slots.held == 0
+            and len(self.results) == 0
+            and not self.in_flight
+            and self.lanes.next() is None
+            and (self.lanes.suspects() is None)
+        )
 
     @property
     def capacity(self) -> int:
@@ -130,10 +142,12 @@ class JobSource:
             return False
         return self._peek_due or (now - self._peeked_at >= _PEEK_EVERY and self.lanes.next() is not None)
 
-    def peeked(self, ready: Iterable[int], now: float) -> None:
-        self.lanes.found(ready)
+    def peek_sent(self, now: float) -> None:
         self._peek_due = False
         self._peeked_at = now
+
+    def peeked(self, ready: Iterable[int]) -> None:
+        self.lanes.found(ready)
         if self.lanes.next() is not None or self.lanes.suspects() is not None:
             self._quick_pause = 0.002
 
