@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -99,7 +100,7 @@ class Smena:
         repeat        False: an attempt that may have begun is never repeated blindly. A crash or time-out after its
                       start ends in `unknown`, for a person to decide
         after_failed  with an order key, when a job failed: 'next' runs the next one, 'block' waits for a person
-        failures      exception class → kind, for this task, before the app's
+        failures      exception class → kind, for this task; for the same class before the app's
 
         The other options are those of `Task.using`.
         """
@@ -107,7 +108,7 @@ class Smena:
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             task: Task[..., Any] = Task(
                 function,
-                name=name or f"{function.__module__}.{function.__qualname__}",
+                name=name or _name_of(function),
                 database=self.database,
                 options=Options(
                     queue=queue,
@@ -135,7 +136,7 @@ class Smena:
             if not isinstance(name, str) or not 0 < len(name) <= 200:
                 raise ConfigurationError(f"task name {name!r}: a name has 1 to 200 characters")
             other = self.tasks.get(name)
-            if other is not None and other.function.__code__ is not task.function.__code__:
+            if other is not None and other.function is not task.function:
                 raise ConfigurationError(
                     f"two tasks are named {name!r}: {other.function!r} and {task.function!r}; give one of them name="
                 )
@@ -161,6 +162,15 @@ class Smena:
     async def aclose(self) -> None:
         """`close` for an async program."""
         await self.database.aclose()
+
+
+def _name_of(function: Any) -> str:
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if not hasattr(inner, "__qualname__"):
+        inner = type(inner)
+    return f"{inner.__module__}.{inner.__qualname__}"
 
 
 def _lease(lease: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -24,8 +25,12 @@ class Retry:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attempts <= 32767:
-            raise ValueError(f"Retry(attempts=) takes 1 to 32767, not {self.attempts!r}")
+        for name in ("first", "factor", "cap", "jitter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise ValueError(f"Retry({name}=) takes a finite number, not {value!r}")
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or not 1 <= self.attempts <= 32767:
+            raise ValueError(f"Retry(attempts=) takes a whole number from 1 to 32767, not {self.attempts!r}")
         if not 0 <= self.first <= self.cap:
             raise ValueError(f"Retry(first=) takes 0 to cap ({self.cap!r}) seconds, not {self.first!r}")
         if not self.cap <= 366 * 86400:

@@ -102,7 +102,11 @@ class Task(Generic[P, R]):
         self.aliases = aliases
         self.failures = check_mapping(failures)
         self.arguments = Arguments.of(function, name, max_bytes=max_bytes)
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+        if "conn" in self.arguments.names:
+            raise ConfigurationError(f"task {name}: a parameter named conn would hide enqueue's own; rename it")
         self._database = database
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)

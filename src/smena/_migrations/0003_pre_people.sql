@@ -4,8 +4,8 @@
 create function smena.idempotency_key(installation uuid, job_id bigint, created_us bigint, generation int) returns text
 language sql immutable parallel safe as $$
   select encode(set_byte(set_byte(d, 6, (get_byte(d, 6) & 15) | 128), 8, (get_byte(d, 8) & 63) | 128), 'hex')::uuid::text
-  from (select substring(sha256(convert_to(
-    concat_ws(':', installation::text, job_id::text, created_us::text, generation::text), 'UTF8')) for 16) as d) h
+  from (select substring(sha256((installation::text || ':' || job_id || ':' || created_us || ':' || generation)::bytea)
+    for 16) as d) h
 $$;
 
 create function smena.state_word(state "char") returns text

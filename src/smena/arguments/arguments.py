@@ -39,7 +39,7 @@ class Arguments:
         self._walked = parameters.walked
         self._loose = parameters.loose
         every = parameters.signature.parameters.values()
-        self._names = tuple(parameter.name for parameter in every)
+        self.names = tuple(parameter.name for parameter in every)
         self._kinds = tuple(parameter.kind for parameter in every)
         # The common signature has neither *args nor keyword-only parameters and needs no sorting into the call.
         self._flat = all(kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) for kind in self._kinds)
@@ -81,7 +81,7 @@ class Arguments:
                 raise RecursionError
             values = msgspec.structs.astuple(self._decode(shown))
             if kwargs or not self._flat:
-                every = dict(zip(self._names, values, strict=True))
+                every = dict(zip(self.names, values, strict=True))
                 sent, got = tuple(passed.values()), tuple(map(every.__getitem__, passed))
             else:
                 sent, got = args, values[: len(args)]
@@ -109,8 +109,8 @@ class Arguments:
         return (values, {}) if self._flat else self._sorted(values)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        if self._flat and len(args) <= len(self._names):
-            passed = dict(zip(self._names, args, strict=False))
+        if self._flat and len(args) <= len(self.names):
+            passed = dict(zip(self.names, args, strict=False))
             if kwargs and kwargs.keys() <= self._by_keyword and passed.keys().isdisjoint(kwargs):
                 passed.update(kwargs)
             if len(passed) == len(args) + len(kwargs) and self._required <= passed.keys():
@@ -124,7 +124,7 @@ class Arguments:
     def _sorted(self, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for name, kind, value in zip(self._names, self._kinds, values, strict=True):
+        for name, kind, value in zip(self.names, self._kinds, values, strict=True):
             match kind:
                 case Parameter.VAR_POSITIONAL:
                     args += value
