@@ -1,0 +1,2 @@
+-- The present, by the clock that decides.
+select clock_timestamp()::text

@@ -1,0 +1,2 @@
+-- The queues there are.
+select name from smena.queues order by name
