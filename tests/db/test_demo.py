@@ -23,6 +23,8 @@ from smena.demo.purchases import SAMPLE
 DEMO = [sys.executable, "-m", "smena", "demo"]
 HERE = Path(__file__).parent
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+
 
 @pytest.fixture
 def some(tmp_path: Path) -> Path:
@@ -168,7 +170,7 @@ def _alive(mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+@needs_proc
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_leaves_no_process_and_no_data(
     database: str, tmp_path: Path, number: signal.Signals, code: int
@@ -186,7 +188,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_data(
         assert [] == list(temporary.iterdir())
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+@needs_proc
 def test_a_killed_demo_takes_its_processes_with_it_and_the_next_one_tidies_up(
     database: str, some: Path, tmp_path: Path
 ) -> None:
@@ -203,8 +205,21 @@ def test_a_killed_demo_takes_its_processes_with_it_and_the_next_one_tidies_up(
     assert {"smena"} == _schemas(database)
 
 
-def test_a_second_demo_in_the_same_database_is_refused(database: str, some: Path) -> None:
-    with _started("--dsn", database) as (demo, _):
+@needs_proc
+def test_without_its_provider_the_demo_ends_at_once_and_says_why(database: str, tmp_path: Path) -> None:
+    with _started("--dsn", database, TMPDIR=str(tmp_path)) as (demo, mark):
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in _alive(mark)}
+        os.kill(next(pid for pid, command in commands.items() if b"smena.demo.provider" in command), signal.SIGKILL)
+        said = demo.communicate(timeout=30)[0]
+
+        assert 1 == demo.returncode
+        assert "the demo's provider ended with exit code -9" in said
+        assert [] == _alive(mark)
+        assert {"smena"} == _schemas(database)
+
+
+def test_a_second_demo_in_the_same_database_is_refused(database: str, some: Path, tmp_path: Path) -> None:
+    with _started("--dsn", database, TMPDIR=str(tmp_path)) as (demo, _):
         ran = _run("--dsn", database, "--input", some)
 
         assert 2 == ran.returncode
@@ -246,7 +261,8 @@ def test_an_input_that_is_no_file_of_purchases_is_refused_before_anything_starts
     assert ["empty.txt"] == [entry.name for entry in tmp_path.iterdir()]
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
+@pytest.mark.slow
+@needs_proc
 def test_without_a_dsn_the_embedded_server_lives_as_long_as_the_demo(some: Path, tmp_path: Path) -> None:
     environment = {"SMENA_DATA_DIR": str(tmp_path / "data"), "TMPDIR": str(tmp_path)}
     pid_file = tmp_path / "data" / "postgresql" / "data" / "postmaster.pid"
