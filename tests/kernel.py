@@ -152,7 +152,7 @@ class Kernel:
 
     async def floors(self) -> dict[int, int]:
         """What the floor passes published; lane 0 is the whole log."""
-        return {lane: floor for lane, floor in await self.ask("floor/floors")}
+        return {lane: floor for lane, floor, _ in await self.ask("floor/floors")}
 
     async def check_floor(self, *passes: Floor, unsettled: Iterable[int] = ()) -> None:
         """I5 and I7. `passes`: who has holes in care. `unsettled`: positions that open transactions have drawn."""

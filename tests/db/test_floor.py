@@ -226,6 +226,35 @@ async def test_enqueuer_idle_for_an_hour_holds_up_nobody_and_its_job_is_lifted_w
         assert await kernel.value("select last_value from smena.pos_seq") == (await kernel.floors())[0]
 
 
+@scenario
+async def test_pass_after_a_long_transaction_takes_as_many_statements_as_any_other(database: str) -> None:
+    """Each scheduled job draws a position for its id and leaves it empty: a hole, for as long as the writer idles."""
+    async with Kernel(database) as kernel:
+        worker, floor, writer = await cast(kernel)
+        await writer.execute("begin")
+        [low] = await kernel.enqueue(on=writer)
+        for _ in range(6):
+            for _ in range(50):
+                await kernel.enqueue()
+                await kernel.enqueue(run_in=3_600.0)
+            await kernel.passes(floor)
+        await kernel.passes(floor, every=HOLES_AFTER + 0.5)
+        assert 300 < sum(len(holes.stretches) for holes in floor._holes)
+        await worker.beat()
+        await worker.drain()
+        await writer.commit()
+        statements = []
+        query = floor._query
+
+        async def counted(connection: Connection, name: str, **values: object) -> object:
+            statements.append(name)
+            return await query(connection, name, **values)
+
+        floor._query = counted  # type: ignore[method-assign]
+        assert [low] == await found(kernel, worker, floor, within=2)
+        assert 30 > len(statements)
+
+
 @pytest.mark.parametrize("ends", ["before", "after"])
 @scenario
 async def test_successor_of_a_killed_duty_finds_the_jobs_it_had_in_care(database: str, ends: str) -> None:

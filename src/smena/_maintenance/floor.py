@@ -17,10 +17,15 @@ I5  The floor of a lane never passes a ready row, nor an unsettled position outs
 I6  A ready row that stops the floor in two passes is reported as a straggler; a worker that was beyond it goes back.
     A false report costs a look.
 I7  Lane 0 keeps the position below which everything is settled and no hole is in care. A new holder of the duty begins
-    there, with one window up to the present head; it inherits nothing else.
+    there, with one window up to the present head; it inherits nothing else. So does a holder whose connection is new:
+    it may look at a promoted standby, which lacks the last claims.
+I8  The sequence is never behind the log: its positions, the ids of parked jobs, the floors. If it is, because of a
+    restore or a switchover, it is moved, and every floor starts again at 0. Lane 0's straggler counts how often. A
+    holder that remembers another count begins anew, and can publish nothing before it has.
 
-Two holders at once are harmless: what one publishes stays true, because a settled position stays settled. A prepared
-transaction changes its name in pg_locks, so every prepared one counts as a member of every set.
+Two holders at once are harmless: what one publishes stays true, because a settled position stays settled, and I8 sees
+to the one case in which it does not. A prepared transaction changes its name in pg_locks when the server restarts, so
+every prepared one counts as a member of every set.
 
 Not used: xmin and xmax arithmetic. A position may be drawn before its transaction has an xid, and a snapshot's xmax is
 the last *completed* xid plus one, below that of a transaction still running. Both lose jobs; tests show it.
@@ -75,50 +80,52 @@ class Floor:
         self._holes: list[Holes] = []
         self._settled = 0
         self._head: int | None = None
+        self._rewinds: int | None = None
         self._ticked = float("-inf")
+        self._connection: Connection | None = None
 
     async def tick(self, connection: Connection) -> float:
         """One pass."""
         now = self._clock()
-        if now - self._ticked > 10 * EVERY:
-            self._head = None  # somebody else may have had the duty meanwhile: begin anew
+        if now - self._ticked > 10 * EVERY or connection is not self._connection:
+            self._head = None  # somebody else may have had the duty meanwhile, or the server is another: begin anew
         self._ticked = now
-        await self._follow_lanes(connection)
-        head = await self._read_head(connection)
+        self._connection = connection
+        before, head = await self._follow(connection)
         holders = {row[0] for row in await self._query(connection, "floor/holders")}
         prepared = {name for name in holders if name.startswith("-1/")}
-        assert self._head is not None
-        self._windows.append(Window(self._head, head, set(holders), now))
+        if head > before:
+            self._windows.append(Window(before, head, set(holders), now))
         self._head = head
         await self._settle(connection, holders, prepared, now)
         await self._care_for_holes(connection, holders, prepared)
         await self._walk(connection)
         return EVERY
 
-    async def _follow_lanes(self, connection: Connection) -> None:
-        rows = await self._query(connection, "floor/floors")
-        published = dict(rows)
-        if self._head is None:
-            # A successor: everything beyond lane 0's floor is one window, and no floor may lie beyond that.
-            self._settled = self._head = published[0]
-            self._windows, self._holes, self._stuck = [], [], {}
-            self._floors = {lane: min(floor, self._settled) for lane, floor in published.items() if lane}
-        for lane in published:
-            if lane and lane not in self._floors:
-                self._floors[lane] = 0
-
-    async def _read_head(self, connection: Connection) -> int:
-        head, called = (await self._query(connection, "floor/head"))[0]
-        head = head if called else 0
-        assert self._head is not None
-        if head < self._head:
-            # The sequence went back: a restore without it, a logical switchover. It is moved before anything is drawn
-            # twice, and every floor starts again.
-            head = await rewind(connection, self._schema, self._head)
-            self._settled = self._head = 0
-            self._windows, self._holes, self._stuck = [], [], {}
-            self._floors = dict.fromkeys(self._floors, 0)
-        return int(head)
+    async def _follow(self, connection: Connection) -> tuple[int, int]:
+        """Reads lanes and head, and begins anew where memory does not hold; returns the head before and the head."""
+        while True:
+            if self._head is None:
+                await rewind(connection, self._schema)
+            rows = await self._query(connection, "floor/floors")
+            published = {lane: floor for lane, floor, _ in rows}
+            rewinds = next(count for lane, _, count in rows if lane == 0)
+            if self._head is None or rewinds != self._rewinds:
+                # Everything beyond lane 0's floor is one window, and no floor may lie beyond that.
+                self._rewinds = rewinds
+                self._settled = self._head = published[0]
+                self._windows, self._holes, self._stuck = [], [], {}
+                self._floors = {lane: min(floor, self._settled) for lane, floor in published.items() if lane}
+            for lane in published:
+                if lane and lane not in self._floors:
+                    self._floors[lane] = 0
+            last, called = (await self._query(connection, "floor/head"))[0]
+            head = int(last) if called else 0
+            if head >= self._head:
+                return self._head, head
+            # The sequence went back. It is moved before anything is drawn twice, and every floor starts again.
+            await rewind(connection, self._schema, self._head)
+            self._head = None
 
     async def _settle(self, connection: Connection, holders: set[str], prepared: set[str], now: float) -> None:
         """Resolves windows whose transactions have ended, and turns old ones into their holes."""
@@ -126,8 +133,10 @@ class Floor:
         for window in self._windows:
             window.holders = (window.holders & holders) | prepared
             if window.holders and now - window.since > HOLES_AFTER and not open:
-                stretches = await self._missing(connection, window.lo, window.hi)
-                if stretches:
+                stretches = await self._missing(connection, [(window.lo + 1, window.hi)])
+                if self._holes and self._holes[-1].holders == window.holders and not self._holes[-1].changed:
+                    self._holes[-1].stretches += stretches
+                elif stretches:
                     self._holes.append(Holes(stretches, window.holders))
             elif window.holders or open:
                 open.append(window)
@@ -146,11 +155,7 @@ class Floor:
             if holes.changed:
                 await self._lift(connection, holes)
                 # What came between the lift and this look is ready, and a ready row stays in care.
-                holes.stretches = [
-                    part
-                    for lo, hi in holes.stretches
-                    for part in await self._missing(connection, lo - 1, hi, ready_too=True)
-                ]
+                holes.stretches = await self._missing(connection, holes.stretches, ready_too=True)
                 # Somebody may hold such a row locked just now: come back for it.
                 holes.changed = bool(holes.stretches) and await self._ready_in(connection, holes)
             if holes.stretches and (holes.holders or holes.changed):
@@ -159,25 +164,11 @@ class Floor:
 
     async def _lift(self, connection: Connection, holes: Holes) -> None:
         page = 1000
-        while True:
-            rows = await self._query(
-                connection,
-                "floor/lift",
-                los=[lo for lo, _ in holes.stretches],
-                his=[hi for _, hi in holes.stretches],
-                page=page,
-            )
-            if rows[0][0] == 0:
-                return
+        while (await self._query(connection, "floor/lift", page=page, **_bounds(holes.stretches)))[0][0]:
+            pass
 
     async def _ready_in(self, connection: Connection, holes: Holes) -> bool:
-        rows = await self._query(
-            connection,
-            "floor/ready_in",
-            los=[lo for lo, _ in holes.stretches],
-            his=[hi for _, hi in holes.stretches],
-        )
-        return bool(rows[0][0])
+        return bool((await self._query(connection, "floor/ready_in", **_bounds(holes.stretches)))[0][0])
 
     async def _walk(self, connection: Connection) -> None:
         """Moves each lane's floor up to its first ready row, or to the settled end."""
@@ -197,37 +188,46 @@ class Floor:
             "floor/publish",
             lanes=[0, *lanes],
             floors=[sealed, *(self._floors[lane] for lane in lanes)],
-            stragglers=[None, *(stragglers.get(lane) for lane in lanes)],
+            stragglers=[self._rewinds, *(stragglers.get(lane) for lane in lanes)],
+            rewinds=self._rewinds,
         )
 
     async def _missing(
-        self, connection: Connection, lo: int, hi: int, *, ready_too: bool = False
+        self, connection: Connection, stretches: list[tuple[int, int]], *, ready_too: bool = False
     ) -> list[tuple[int, int]]:
-        rows = await self._query(connection, "floor/missing", lo=lo, hi=hi, ready_too=ready_too)
+        rows = await self._query(connection, "floor/missing", ready_too=ready_too, **_bounds(stretches))
         return [(first, last) for first, last in rows]
 
     async def _query(self, connection: Connection, name: str, **values: Any) -> Any:
         return await aexecute(connection, Query(name, values), self._schema)
 
 
+def _bounds(stretches: list[tuple[int, int]]) -> dict[str, list[int]]:
+    return {"los": [lo for lo, _ in stretches], "his": [hi for _, hi in stretches]}
+
+
 async def rewind(connection: Connection, schema: str, least: int = 0) -> int:
     """Moves the sequence beyond every position in the log if it is not; returns the head.
 
-    Held against all drawers of positions, because setval must never go backwards under them.
+    Held against all drawers of positions, because setval must never go backwards under them, and against floor passes.
     """
-    head, called = (await aexecute(connection, Query("floor/head"), schema))[0]
-    highest = (await aexecute(connection, Query("floor/highest"), schema))[0][0] or 0
-    if (head if called else 0) >= max(highest, least):
-        return int(head if called else 0)  # the usual case, and no lock is taken for it
+    head, target = await _positions(connection, schema, least)
+    if head >= target:
+        return head  # the usual case, and no lock is taken for it
     async with connection.transaction():
         await aexecute(connection, Query("floor/lock_log"), schema)
-        head, called = (await aexecute(connection, Query("floor/head"), schema))[0]
-        highest = (await aexecute(connection, Query("floor/highest"), schema))[0][0] or 0
-        head = head if called else 0
-        target = max(highest, least)
-        if head >= target:
-            return int(head)
-        await aexecute(connection, Query("floor/move_sequence", {"position": target}), schema)
+        was, target = await _positions(connection, schema, least)
+        if was < target:
+            await aexecute(connection, Query("floor/move_sequence", {"position": target}), schema)
+        # Also when the drawers came past the target meanwhile: some drew below it.
         await aexecute(connection, Query("floor/restart"), schema)
-    telemetry.emit("position_rewound", was=head, now=target)
-    return int(target)
+    if was < target:
+        telemetry.emit("position_rewound", was=was, now=target)
+    return max(was, target)
+
+
+async def _positions(connection: Connection, schema: str, least: int) -> tuple[int, int]:
+    """The head of the sequence, and where it has to be at least."""
+    last, called = (await aexecute(connection, Query("floor/head"), schema))[0]
+    highest = (await aexecute(connection, Query("floor/highest"), schema))[0][0]
+    return int(last) if called else 0, max(highest, least)

@@ -1,2 +1,2 @@
--- Keeps every drawer of positions out, for as long as the sequence is moved.
-lock table smena.job in share row exclusive mode
+-- Keeps every drawer of positions and every floor pass out, for as long as the sequence is moved.
+lock table smena.job, smena.floors in share row exclusive mode
