@@ -1,10 +1,10 @@
 -- What a worker looks at once a second: positions drawn, its lanes with their floors, pauses, cancel requests, and
 -- whether it holds the maintenance lease, which only avoids double effort.
 with held as (
-  update smena.duties set holder = :incarnation::bigint, held_until = clock_timestamp() + interval '5 seconds',
+  update smena.duties set holder = :incarnation::bigint, held_until = clock_timestamp() + interval '3 seconds',
     ticked_at = clock_timestamp()
   where name = 'maintenance' and :maintain::bool
-    and (holder = :incarnation::bigint or held_until < clock_timestamp())
+    and (holder = any (:incarnations::bigint[]) or held_until < clock_timestamp())
   returning name
 )
 select json_build_object(
