@@ -26,9 +26,10 @@ def returned(job: ClaimedJob, value: Any, results: Results) -> None:
     """The handler returned something other than None."""
     match value:
         case Snooze(seconds):
+            telemetry.emit("job.snoozed", job=job.id, task=job.task, pause=seconds)
             results.settle(job, _row("s", "snoozed", delay=seconds, back=True, snooze=True))
         case Cancel(reason):
-            results.settle(job, cancelled(reason))
+            results.settle(job, cancelled(job, reason))
         case _:
             try:
                 results.done(job, encode_result(value))
@@ -64,13 +65,15 @@ def unfit(job: ClaimedJob, kind_name: str, message: str) -> Row:
     return _row("f", "failed", kind=kind_name, side="ours", detail=detail, head=_frees_key(job))
 
 
-def cancelled(reason: str | None, *, back: bool = False) -> Row:
+def cancelled(job: ClaimedJob, reason: str | None, *, back: bool = False) -> Row:
     """The work is not wanted any more."""
+    telemetry.emit("job.cancelled", job=job.id, task=job.task, reason=reason)
     return _row("c", "cancelled", detail={"reason": reason} if reason else None, head=True, back=back)
 
 
-def handed_back() -> Row:
+def handed_back(job: ClaimedJob) -> Row:
     """Never started here: ready again at once, and the attempt is given back."""
+    telemetry.emit("job.handed_back", job=job.id, task=job.task)
     return _row("r", "handed_back", back=True)
 
 

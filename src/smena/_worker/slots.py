@@ -115,7 +115,7 @@ class Slots:
         for job in list(self.waiting):
             if job.pos == pos:
                 self.waiting.remove(job)
-                self._results.settle(job, outcome.cancelled(reason, back=True))
+                self._results.settle(job, outcome.cancelled(job, reason, back=True))
                 self._stir()
         for slot in self._slots:
             if slot.job is not None and slot.job.pos == pos and slot.current is not None:
@@ -207,7 +207,7 @@ class Slots:
                 results.settle(job, outcome.unfit(job, "UNKNOWN_TASK", f"no task {job.task!r} in this worker's app"))
                 return
             if rest is not None and rest["expired"]:
-                results.settle(job, outcome.cancelled("expired before it was started", back=True))
+                results.settle(job, outcome.cancelled(job, "expired before it was started", back=True))
                 return
             assert self.side is not None
             text = job.args
@@ -251,7 +251,7 @@ class Slots:
                 assert task is not None
                 self._results.settle(job, outcome.timed_out(job, task))
             case "cancel":
-                self._results.settle(job, outcome.cancelled(slot.reason))
+                self._results.settle(job, outcome.cancelled(job, slot.reason))
             case "stop":
                 self._results.settle(job, outcome.interrupted(job))
             case "lost":
