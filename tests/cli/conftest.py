@@ -151,9 +151,16 @@ def smena(database: str, here: Path) -> Smena:
 
 
 @pytest.fixture
+def bare(here: Path) -> Smena:
+    """The command line without a database."""
+    return Smena("postgresql://nobody@127.0.0.1:1/none")
+
+
+@pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty current folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SMENA_DATA_DIR", str(tmp_path / "data"))
     return tmp_path
 
 

@@ -11,7 +11,7 @@ from smena.errors import NotFound, Refused
 
 T = TypeVar("T")
 
-_PATIENCE = 5.0
+PATIENCE = 5.0
 
 
 def show(id: int) -> Operation[dict[str, Any] | None]:
@@ -51,9 +51,9 @@ def _act(name: str, parameters: dict[str, Any]) -> Operation[str]:
     return answer
 
 
-def patiently(operation: Operation[T], seconds: float = _PATIENCE) -> Operation[T]:
-    """`operation`, in a transaction of its own, giving up when somebody else's holds a row for so long."""
-    yield Query("people/patience", {"seconds": seconds})
+def patiently(operation: Operation[T]) -> Operation[T]:
+    """`operation`, in a transaction of its own, giving up when somebody else's holds a row for PATIENCE seconds."""
+    yield Query("people/patience", {"seconds": PATIENCE})
     return (yield from operation)
 
 

@@ -28,10 +28,10 @@ def db() -> None:
 @option("--phase", type=click.Choice(("pre", "post")), help="Only what must run before, or after, the new release.")
 @on_target
 def migrate(target: Target, phase: str | None) -> None:
-    """Bring the store to this release. Safe to run at any time and by several processes at once.
+    """Bring the store to this release.
 
-    Without --phase all of it. In a rolling deploy `--phase pre` runs before the new release starts, `--phase post`
-    when no process of the old one is left.
+    Safe to run at any time and by several processes at once. Without --phase all of it. In a rolling deploy
+    `--phase pre` runs before the new release starts, `--phase post` when no process of the old one is left.
     """
     with target.connection() as connection:
         pending = _migrations.pending(connection, target.schema)
@@ -200,9 +200,10 @@ def _waiting(target: Target) -> str:
 @option("--apply", is_flag=True, help="Run the SQL instead of printing it.")
 @on_target
 def grant(target: Target, role: str, apply: bool, **may: bool) -> None:
-    """Print the SQL that lets a role do its part, and no more. The role need not own the schema.
+    """Print the SQL that lets a role do its part, and no more.
 
-    A role whose handlers store jobs needs --enqueue beside --work. Run it as the owner, and again after an upgrade.
+    An application's role need not own the schema. A role whose handlers store jobs needs --enqueue beside --work.
+    Run the SQL as the owner, and again after an upgrade.
     """
     wanted = [name for name in MAY if may[name]]
     if not wanted:

@@ -9,6 +9,8 @@ import click
 from smena.cli.commands import Command
 from smena.errors import SmenaError
 
+_PURPOSE = "See it work: real purchases, a provider that misbehaves."
+
 
 class _Demo(Command):
     """Stands for the command in `smena.demo.run` until it is called."""
@@ -20,12 +22,12 @@ class _Demo(Command):
             from smena.demo.run import main
         except ModuleNotFoundError as error:
             raise SmenaError(f"the demo is not part of this installation: {error}") from error
-        self.params, self.callback, self.help = main.params, main.callback, main.help
+        self.params, self.callback, self.help = main.params, main.callback, f"{_PURPOSE}\n\n{main.help}"
         return super().make_context(info_name, args, parent, **extra)
 
 
 demo = _Demo(
     "demo",
-    help="See it work: real purchases, a provider that misbehaves.",
+    help=_PURPOSE,
     examples=("smena demo", "smena demo --workers 5"),
 )

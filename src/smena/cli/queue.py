@@ -33,9 +33,10 @@ def queue() -> None:
 @json_option
 @on_target
 def list_queues(target: Target, as_json: bool) -> None:
-    """List the queues: how much waits, runs and failed, since when, and what is paused.
+    """List the queues: how much waits, runs and failed.
 
-    The counts are measured by the workers every few seconds, and not beyond 10,000.
+    Also since when the oldest ready job waits, and what is paused. The counts are measured by the workers every few
+    seconds, and not beyond 10,000.
     """
     target.look()
     items = [read_document(text) for text in target.run(people.queues)]
@@ -82,7 +83,10 @@ def list_queues(target: Target, as_json: bool) -> None:
 @option("--reason", metavar="TEXT", help="Why; kept on the queue and in the audit.")
 @on_target
 def pause_queue(target: Target, name: str, reason: str | None) -> None:
-    """Stop claims from a queue. What runs goes on; what waits stays and may still be enqueued."""
+    """Stop claims from a queue.
+
+    What runs goes on. What waits stays, and more may be enqueued.
+    """
     target.look()
     was = target.run(lambda: people.patiently(people.pause(name, reason)))
     if was.changed:

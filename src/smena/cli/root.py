@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,22 @@ class Root(Group):
         _accept_any_text()
         sys.exit(ending.of(run))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _pipe_may_close():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _pipe_may_close():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # Otherwise click would end with 1, as if the command had failed.
-            raise click.exceptions.Exit(UNREAD) from None
+
+
+@contextmanager
+def _pipe_may_close() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        # Otherwise click would end with 1, as if the command had failed.
+        raise click.exceptions.Exit(UNREAD) from None
 
 
 def _accept_any_text() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ class Target:
         self._app = app
         self._flags = flags
         self._told = False
+        self._own: tuple[str | None, str] | None = None
 
     @property
     def schema(self) -> str:
@@ -62,16 +63,31 @@ class Target:
         """The app of -A. Its own DSN and schema hold unless a flag of this command says otherwise."""
         if self._app is None:
             raise ConfigurationError("no app was given: name it with -A module:attribute or SMENA_APP")
-        # What smena.toml says is for the app what the environment says, and gives way to it.
-        for name, value in (("SMENA_DSN", self._dsn), ("SMENA_SCHEMA", self._schema)):
-            if value is not None:
-                os.environ.setdefault(name, value)
-        app = load(self._app)
-        if "dsn" in self._flags:
+        with self._schema_for_import():
+            app = load(self._app)
+        # The app's own DSN comes before environment and file, a flag before all; the environment the app reads itself.
+        own = app.database._given, app.database.schema
+        if "dsn" in self._flags or not (own[0] or os.environ.get("SMENA_DSN")):
             app.database._given = self._dsn
         if "schema" in self._flags and self._schema is not None:
             app.database.schema = Database(schema=self._schema).schema
+        self._own = own
         return app
+
+    @contextmanager
+    def _schema_for_import(self) -> Iterator[None]:
+        """What smena.toml says holds for an app that names no schema: such an app asks the environment."""
+        if self._schema is None or os.environ.get("SMENA_SCHEMA"):
+            yield
+            return
+        before = os.environ.get("SMENA_SCHEMA")
+        os.environ["SMENA_SCHEMA"] = self._schema
+        try:
+            yield
+        finally:
+            del os.environ["SMENA_SCHEMA"]
+            if before is not None:
+                os.environ["SMENA_SCHEMA"] = before
 
     @property
     def app_path(self) -> str | None:
@@ -102,6 +118,9 @@ class Target:
                 opened = self.__dict__[name]
                 with suppress(psycopg.Error):
                     opened.close()
+        if self._own is not None:
+            # The app outlives the command where both run inside a bigger program.
+            self.app.database._given, self.app.database.schema = self._own
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ with old as materialized (
   update smena.installation i set
     id = case when :apart::bool then gen_random_uuid() else i.id end,
     system_identifier = c.system_identifier, database_oid = d.oid::bigint
-  from pg_control_system() c, pg_database d where d.datname = current_database()
+  from old, pg_control_system() c, pg_database d where i.id = old.id and d.datname = current_database()
   returning i.id, i.system_identifier, i.database_oid
 ), noted as (
   insert into smena.audit (action, reason, before, after)
