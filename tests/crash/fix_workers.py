@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,26 @@ import pytest
 
 HERE = Path(__file__).parent
 LEASE = 2.0
+COMMAND = ("-m", "crash.work")
 
 
 class Process:
     """One worker process."""
 
-    def __init__(self, dsn: str, folder: Path, options: list[str]) -> None:
+    def __init__(self, dsn: str, folder: Path, options: list[str], effects: str) -> None:
         self.log = folder / f"worker-{time.monotonic_ns()}.log"
-        environment = {**os.environ, "SMENA_DSN": dsn, "PYTHONPATH": str(HERE), "SMENA_APP": "shop:app"}
+        path = os.pathsep.join(filter(None, [str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH")]))
+        ours = {
+            "SMENA_DSN": dsn,
+            "SMENA_APP": "shop:app",
+            "EFFECTS_DSN": effects,
+            "PYTHONPATH": path,
+            "NOTES": str(folder / "notes"),
+        }
+        environment = {**os.environ, **ours}
         with self.log.open("wb") as log:
             self.child = subprocess.Popen(
-                [sys.executable, "-m", "smena", "worker", "--lease", str(LEASE), *options],
+                [sys.executable, *COMMAND, "--lease", str(LEASE), *options],
                 env=environment,
                 stdout=log,
                 stderr=log,
@@ -59,8 +69,9 @@ class Shop:
                 "began timestamptz not null default clock_timestamp(), ended timestamptz)"
             )
 
-    def worker(self, *options: str) -> Process:
-        process = Process(self.dsn, self.folder, list(options))
+    def worker(self, *options: str, dsn: str | None = None) -> Process:
+        """Starts a worker. With a `dsn` it comes over another way; its handlers' traces do not."""
+        process = Process(dsn or self.dsn, self.folder, list(options), self.dsn)
         self.processes.append(process)
         return process
 
@@ -85,6 +96,33 @@ class Shop:
             time.sleep(0.05)
         return found
 
+    def read_notes(self) -> int:
+        """Enters what the handlers noted in the file; returns how many attempts that are."""
+        notes = self.folder / "notes"
+        with psycopg.connect(self.dsn) as connection, connection.cursor() as cursor:
+            cursor.execute("truncate effects")
+            with cursor.copy("copy effects (job, token, attempt, pid) from stdin (delimiter ' ')") as copy:
+                copy.write(notes.read_bytes() if notes.exists() else b"")
+            return cursor.execute("select count(*) from effects").fetchone()[0]  # type: ignore[index]
+
+    def until_begun(self, more: int) -> None:
+        """Waits until so many more attempts have begun."""
+        before = self.value("select count(*) from effects")
+        self.until(lambda: self.value("select count(*) from effects") >= before + more, what=f"{more} more attempts")
+
+    def until_there(self, workers: int) -> None:
+        """Waits until so many workers have started."""
+        self.until(lambda: self.value("select count(*) from smena.workers") == workers, what=f"{workers} workers")
+
+    def exits(self) -> list[int | None]:
+        """How the workers ended that were started; None for those that live."""
+        return [process.child.poll() for process in self.processes]
+
+    def until_working(self, workers: int) -> None:
+        """Waits until so many workers are there, each of which may judge the others."""
+        witnesses = "select count(*) from smena.workers w where smena.is_witness(w)"
+        self.until(lambda: self.value(witnesses) == workers, what=f"{workers} workers have renewed for a lease term")
+
     def until_ended(self, seconds: float = 60) -> None:
         """Waits until each job has an outcome."""
         open = "select count(*) from smena.jobs where state in ('ready', 'running', 'scheduled', 'blocked')"
@@ -97,14 +135,34 @@ class Shop:
                 process.kill()
 
 
+@contextmanager
+def open_shop(dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A shop on a migrated, empty database; its app is importable as `shop`, and enqueues there."""
+    monkeypatch.setenv("SMENA_DSN", dsn)
+    monkeypatch.syspath_prepend(str(HERE))
+    shop = Shop(dsn, folder)
+    try:
+        yield shop
+    finally:
+        shop.close()
+        module = sys.modules.pop("shop", None)
+        if module is not None:
+            module.app.close()
+
+
 @pytest.fixture
 def shop(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    """A shop on a fresh database; its app is importable as `shop`, and enqueues there."""
-    monkeypatch.setenv("SMENA_DSN", database)
-    monkeypatch.syspath_prepend(str(HERE))
-    shop = Shop(database, tmp_path)
-    yield shop
-    shop.close()
-    module = sys.modules.pop("shop", None)
-    if module is not None:
-        module.app.close()
+    """A shop on the tests' server."""
+    with open_shop(database, tmp_path, monkeypatch) as shop:
+        yield shop
+
+
+def fill(module: Any, jobs: int) -> int:
+    """Enqueues jobs of all sorts; returns how many."""
+    count = len(module.work.enqueue_many([(0.01,)] * jobs))
+    count += len(module.work_in_thread.enqueue_many([(0.01,)] * (jobs // 4)))
+    count += len(module.fails_first.enqueue_many([(0.01,)] * (jobs // 4)))
+    count += len(module.work.using(run_in=2).enqueue_many([(0.01,)] * (jobs // 4)))
+    count += len(module.ordered.enqueue_many([(f"key-{n % 7}", 0.01) for n in range(jobs // 4)]))
+    made = [module.work.using(unique_key=f"u-{n % 50}").enqueue(0.01).created for n in range(jobs // 4)]
+    return count + sum(made)

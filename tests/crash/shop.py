@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 
 import psycopg
 
 from smena import Cancel, OutcomeUnknown, Permanent, Retry, Smena, Snooze, current_job
 
 app = Smena()
+EFFECTS = os.environ.get("EFFECTS_DSN", "")
+NOTES = os.open(os.environ.get("NOTES", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 _QUICK = Retry(attempts=8, first=0.1, factor=1.5, cap=1, jitter=0.5)
 
@@ -20,7 +23,7 @@ class Trace:
 
     def __init__(self) -> None:
         job = current_job()
-        with psycopg.connect(app.database.dsn, autocommit=True) as connection:
+        with psycopg.connect(EFFECTS, autocommit=True) as connection:
             connection.execute(
                 "insert into effects (job, token, attempt, pid) values (%s, %s, %s, %s)",
                 [job.id, job.token, job.attempt, os.getpid()],
@@ -28,7 +31,7 @@ class Trace:
         self.token = job.token
 
     def end(self) -> int:
-        with psycopg.connect(app.database.dsn, autocommit=True) as connection:
+        with psycopg.connect(EFFECTS, autocommit=True) as connection:
             connection.execute("update effects set ended = clock_timestamp() where token = %s", [self.token])
         return self.token
 
@@ -38,6 +41,31 @@ async def work(seconds: float) -> int:
     trace = await asyncio.to_thread(Trace)
     await asyncio.sleep(seconds)
     return await asyncio.to_thread(trace.end)
+
+
+@app.task(queue="shop", retry=_QUICK)
+async def long_at_first(seconds: float) -> int:
+    return await work.function(seconds if current_job().attempt == 1 else 0.0)
+
+
+@app.task(queue="shop", retry=_QUICK)
+async def stubborn() -> int:
+    """Does not let itself be cancelled in its first attempt."""
+    trace = await asyncio.to_thread(Trace)
+    while current_job().attempt == 1:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+    return await asyncio.to_thread(trace.end)
+
+
+@app.task(queue="shop", retry=_QUICK)
+async def note(fails: bool = False) -> int:
+    """Leaves its trace in a file: quick, so that a worker spends its time in claims and finishes."""
+    job = current_job()
+    os.write(NOTES, f"{job.id} {job.token} {job.attempt} {os.getpid()}\n".encode())
+    if fails and job.attempt == 1:
+        raise RuntimeError("the first attempt fails")
+    return job.token
 
 
 @app.task(queue="shop", retry=_QUICK)
@@ -87,7 +115,7 @@ async def unsure() -> None:
 
 @app.task(queue="shop")
 async def comes_later(seconds: float) -> Snooze | int:
-    with psycopg.connect(app.database.dsn, autocommit=True) as connection:
+    with psycopg.connect(EFFECTS, autocommit=True) as connection:
         seen = connection.execute("select count(*) from effects where job = %s", [current_job().id]).fetchone()
     trace = await asyncio.to_thread(Trace)
     if seen is not None and seen[0] == 0:

@@ -1,9 +1,9 @@
 """Takes jobs away from dead incarnations. Every worker does it, in small pages that skip what others hold.
 
 Death is an expired lease, on the database clock, and nothing else. A worker reaps only as a *witness*: it has itself
-renewed without a gap for one lease term, on a server that has been up that long, so the database was there for all to
-renew. After an outage nobody is a witness for one lease term, and while there is none, a renewal gives an expired lease
-back: nobody takes the living for dead.
+renewed without a gap of half a lease for one lease term, on a server that has been up that long, so the database was
+there for all to renew. After an outage nobody is a witness for one lease term, and while there is none, a renewal gives
+an expired lease back: nobody takes the living for dead.
 
 For each dead incarnation, in one transaction a page:
   1. its row, FOR UPDATE SKIP LOCKED: one reaper at a time
@@ -37,10 +37,14 @@ class Reap:
         self._witness = witness
 
     async def tick(self, connection: Connection) -> float:
-        dead = await self._query(connection, "workers/expired", incarnation=self._witness())
-        for incarnation, name in dead:
-            await self.reap(connection, incarnation, name)
-        return self._every
+        seen: list[int] = []
+        while True:
+            dead = await self._query(connection, "workers/expired", incarnation=self._witness(), seen=seen)
+            for incarnation, name in dead:
+                await self.reap(connection, incarnation, name)
+                seen.append(incarnation)
+            if not dead:
+                return self._every
 
     async def reap(self, connection: Connection, incarnation: int, name: str) -> int:
         """Takes everything from one dead incarnation; returns how many jobs moved."""

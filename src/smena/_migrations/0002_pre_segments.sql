@@ -87,9 +87,12 @@ select smena.supply_segments(8);
 -- May anybody take the jobs of expired incarnations now? Only while some worker has renewed without a gap for one lease
 -- term and the server has been up that long: then the database was there for all to renew, and an expired lease means
 -- a dead worker. After an outage that is nobody, for one lease term, and the living get their leases back.
+-- A gap is half a lease. Workers renew at a third, so an outage shorter than half a lease costs nobody the lease, and one
+-- that is longer leaves a gap in everybody's renewals.
 create function smena.is_witness(w smena.workers) returns bool
 language sql stable as $$
-  select w.claimed_until > clock_timestamp()
+  select w.renewed_at > clock_timestamp() - make_interval(secs => w.lease / 2)
+    and w.claimed_until > clock_timestamp()
     and w.unbroken_since <= clock_timestamp() - make_interval(secs => w.lease)
     and pg_postmaster_start_time() <= clock_timestamp() - make_interval(secs => w.lease)
 $$;

@@ -20,8 +20,8 @@ from smena._drivers.psycopg import aexecute
 from smena._ops.operation import Query
 from smena._worker.claimed import Claim
 from smena._worker.lease import LeaseKeeper
+from smena._worker.link import GONE
 from smena._worker.source import JobSource
-from smena.errors import DatabaseError
 
 BEAT = 1.0
 
@@ -36,6 +36,7 @@ class Control:
         connect: Callable[[], Any],
         schema: str,
         queues: list[str] | None,
+        lost: Callable[[], None],
         *,
         maintain: bool,
     ) -> None:
@@ -44,6 +45,7 @@ class Control:
         self._connect = connect
         self._schema = schema
         self._queues = queues
+        self._lost = lost
         self._maintain = maintain
         self.maintains = False
         self.server_up = 0.0
@@ -62,11 +64,13 @@ class Control:
                     pause = 0.1
                     await self._forget(connection)
                     await self._until_next(connection)
-            except (psycopg.OperationalError, psycopg.InterfaceError, OSError, DatabaseError) as error:
+            except GONE as error:
                 self.maintains = False
                 telemetry.emit("database.lost", part="control", error=str(error).strip())
+                if connection is not None:
+                    self._lost()
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(pause * 2, 5.0)
+                pause = min(pause * 2, 2.0)
             finally:
                 if connection is not None:
                     await connection.close()

@@ -16,6 +16,7 @@ import psycopg
 
 from smena import telemetry
 from smena._sql import statement
+from smena._worker.link import LeaseLink
 
 
 class LeaseKeeper:
@@ -55,14 +56,15 @@ class LeaseKeeper:
             return sorted(self._incarnations)
 
     def _keep(self) -> None:
-        connection: psycopg.Connection[Any] | None = None
+        connection: LeaseLink | None = None
         every = self._lease / 3
         while not self._stop.wait(max(0.0, self.renewed_at + every - time.monotonic())):
             try:
                 if connection is None or connection.closed:
-                    connection = psycopg.connect(
+                    connection = LeaseLink.connect(
                         self._dsn, autocommit=True, connect_timeout=max(2, int(every)), application_name="smena lease"
                     )
+                    connection.patience = max(1.0, every)
                 self._tick(connection)
             except psycopg.Error as error:
                 telemetry.emit("database.lost", part="lease", error=str(error).strip())

@@ -15,7 +15,8 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +33,18 @@ from smena._maintenance.prune import Prune
 from smena._maintenance.reap import Reap
 from smena._maintenance.segments import Segments
 from smena._ops.operation import Query
-from smena._worker.channel import OPTIONS, Channel
+from smena._worker.channel import Channel
 from smena._worker.control import Control
 from smena._worker.incarnation import forget, new_incarnation, register, retire, worker_name
 from smena._worker.lanes import Lanes
 from smena._worker.lease import LeaseKeeper
+from smena._worker.link import GONE, Link, hang_up, open_link
 from smena._worker.results import Results
 from smena._worker.slots import Slots
 from smena._worker.source import JobSource
 from smena.current import Shift
-from smena.database import aconnect, connect
-from smena.errors import DatabaseError, LeaseLost
+from smena.database import connect
+from smena.errors import LeaseLost
 from smena.store import look
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class Worker:
         self._shift = Shift()
         self._retiring: set[int] = set()
         self._tasks: list[asyncio.Task[Any]] = []
+        self._links: weakref.WeakSet[Link] = weakref.WeakSet()
         self.started = asyncio.Event()
 
     # Starting
@@ -105,20 +108,18 @@ class Worker:
         self.slots.side = _Side(self)
         queues = list(self.options.queues) if self.options.queues else None
         self.control = Control(
-            self.source, self.keeper, self._open, self._schema, queues, maintain=self.options.maintain
+            self.source, self.keeper, self._open, self._schema, queues, self._unsure, maintain=self.options.maintain
         )
-        channels = [
-            Channel(n, self.source, self._open, self._schema, self.name, self._claim_unknown) for n in range(CHANNELS)
-        ]
+        channels = [Channel(n, self.source, self._open, self._schema, self.name, self._unsure) for n in range(CHANNELS)]
         async with contextlib.AsyncExitStack() as stack:
             if self.app.lifespan is not None:
                 await stack.enter_async_context(self.app.lifespan())
+            self._watch_signals(loop)
             async with await self._open() as connection:
                 await rewind(connection, self._schema)
             await self._register(self.source.incarnation)
             self.keeper.start()
             self.slots.start()
-            self._watch_signals(loop)
             self._tasks = [asyncio.create_task(self.control.run())]
             self._tasks += [asyncio.create_task(channel.run()) for channel in channels]
             self._tasks += self._duties()
@@ -145,10 +146,11 @@ class Worker:
         with connect(self._dsn) as connection:
             return look(connection, self._schema, work=True)
 
-    async def _open(self) -> psycopg.AsyncConnection[Any]:
-        return await aconnect(
-            self._dsn, autocommit=True, options=OPTIONS, application_name="smena worker", keepalives_idle=10
-        )
+    async def _open(self) -> Link:
+        # What a statement claimed that had no answer for a lease term belongs to others, or soon will.
+        link = await open_link(self._dsn, patience=max(5.0, self.lease))
+        self._links.add(link)
+        return link
 
     async def _register(self, incarnation: int) -> None:
         async with await self._open() as connection:
@@ -195,21 +197,23 @@ class Worker:
             waits.append(asyncio.create_task(self._until_empty()))
         done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        for task in done:
-            if task is not stopped and task in self._tasks:
-                task.result()  # a part that ended has failed
+        for task in done - {stopped}:
+            task.result()  # a part that ended has failed, but for the look whether anything is left
 
     async def _until_empty(self) -> None:
-        connection = await self._open()
         queues = list(self.options.queues) if self.options.queues else None
-        async with connection:
-            while True:
-                await asyncio.sleep(0.05)
-                if not self.source.idle or self.control.beats < 2:
-                    continue
-                rows = await aexecute(connection, Query("workers/empty", {"queues": queues}), self._schema)
-                if not rows[0][0] and self.source.idle:
-                    return
+
+        async def look() -> None:
+            async with await self._open() as connection:
+                while True:
+                    await asyncio.sleep(0.05)
+                    if not self.source.idle or self.control.beats < 2:
+                        continue
+                    rows = await aexecute(connection, Query("workers/empty", {"queues": queues}), self._schema)
+                    if not rows[0][0] and self.source.idle:
+                        return
+
+        await self._insist(look)
 
     def _lost_lease(self, incarnations: set[int]) -> None:
         """The database says that these leases ran out: their jobs may run elsewhere, nothing of them counts here."""
@@ -221,12 +225,17 @@ class Worker:
         if self.source.incarnation in incarnations:
             self._renew_incarnation()
 
-    def _claim_unknown(self) -> None:
-        """A connection broke inside a claim: go on as a new incarnation, and retire the old one."""
+    def _unsure(self) -> None:
+        """A connection broke inside a claim, or the control connection broke: what the database has under our
+        incarnation may not be what we have. It may even have forgotten what it told us, if a standby took over.
+        So we go on as a new incarnation, and retire the old one.
+        """
         if self.source.incarnation not in self._retiring:
             self._renew_incarnation(retire=self.source.incarnation)
 
     def _renew_incarnation(self, retire: int | None = None) -> None:
+        if self._stop.is_set():
+            return  # no more claims, and leaving closes every incarnation
         if retire is not None:
             self._retiring.add(retire)
             self._background(self._insist(lambda: self._retire(retire)))
@@ -262,8 +271,8 @@ class Worker:
         while True:
             try:
                 return await act()
-            except (psycopg.Error, OSError, LeaseLost, DatabaseError) as error:
-                telemetry.emit("database.lost", part="incarnation", error=str(error).strip())
+            except (psycopg.Error, *GONE, LeaseLost) as error:
+                telemetry.emit("database.lost", part="worker", error=str(error).strip())
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2.0)
 
@@ -295,18 +304,29 @@ class Worker:
             while self.slots.running and time.monotonic() < until:
                 await asyncio.sleep(0.02)
         until = time.monotonic() + 5.0
-        while (len(self.results) or source.in_flight) and time.monotonic() < until:
+        while (source.in_flight or not self.results.all_known) and time.monotonic() < until:
             source.stir_all()
             await asyncio.sleep(0.01)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end(self._tasks)
         await self.slots.stop()
-        with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
-            async with asyncio.timeout(5):
-                await self._close_incarnations()
+        closing = asyncio.create_task(self._close_incarnations())
+        await asyncio.wait([closing], timeout=5)
+        await self._end([closing])
         await asyncio.to_thread(self.keeper.stop)
         telemetry.emit("worker.stopped", worker=self.name, finished=self.slots.finished)
+
+    async def _end(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        """Cancels tasks; those that wait for a silent server find their connections shut."""
+        ending = [task for task in tasks if not task.done()]
+        for task in ending:
+            task.cancel()
+        if ending:
+            _, late = await asyncio.wait(ending, timeout=2)
+            if late:
+                for link in self._links:
+                    hang_up(link)
+                await asyncio.wait(late, timeout=2)
+        await asyncio.gather(*(task for task in tasks if task.done()), return_exceptions=True)
 
     async def _close_incarnations(self) -> None:
         """Leaves nothing behind: what is still held goes back now, not when the lease runs out."""
@@ -355,7 +375,7 @@ class _Side:
                     if self._connection is None or self._connection.closed:
                         self._connection = await self._worker._open()
                     return await aexecute(self._connection, Query(name, values), self._worker._schema)
-                except (psycopg.OperationalError, psycopg.InterfaceError, OSError, DatabaseError):
+                except GONE:
                     if self._connection is not None:
                         await self._connection.close()
                         self._connection = None

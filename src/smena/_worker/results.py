@@ -41,6 +41,7 @@ class Results:
         self._ordered: list[tuple[ClaimedJob, str | None]] = []
         self._settled: list[tuple[ClaimedJob, dict[str, Any]]] = []
         self._again: list[DoneRange] = []
+        self._on_the_way: set[ClaimedJob] = set()
 
     def __len__(self) -> int:
         return len(self._done) + len(self._ordered) + len(self._settled) + sum(len(r.jobs) for r in self._again)
@@ -58,10 +59,19 @@ class Results:
         """Puts a range back whose statement did not come through."""
         self._again.append(range)
 
+    @property
+    def all_known(self) -> bool:
+        """The database knows each outcome: none waits here, and none is on its way."""
+        return len(self) == 0 and not self._on_the_way
+
+    def known(self, job: ClaimedJob) -> None:
+        """The database knows the outcome of this job."""
+        self._on_the_way.discard(job)
+
     def jobs(self) -> list[ClaimedJob]:
-        """The jobs whose outcomes wait here."""
+        """The jobs whose outcomes the database may not know: those that wait here, and those that are on their way."""
         waiting = [job for job, _ in (*self._done, *self._ordered)] + [job for job, _ in self._settled]
-        return waiting + [job for range in self._again for job in range.jobs]
+        return [*waiting, *self._on_the_way]
 
     def take_done(self) -> list[DoneRange]:
         """All done jobs, as ranges; they are the caller's now."""
@@ -83,14 +93,17 @@ class Results:
                     start, first = n, job
                 before = job.pos
             ranges.append(DoneRange(done[start:]))
+            self._on_the_way.update(job for job, _ in done)
         return ranges
 
     def take_ordered(self) -> list[tuple[ClaimedJob, str | None]]:
         taken, self._ordered = self._ordered, []
+        self._on_the_way.update(job for job, _ in taken)
         return taken
 
     def take_settled(self) -> list[tuple[ClaimedJob, dict[str, Any]]]:
         taken, self._settled = self._settled, []
+        self._on_the_way.update(job for job, _ in taken)
         return taken
 
 

@@ -115,7 +115,7 @@ class JobSource:
         """Nothing is held, nothing waits to be handed in, nothing was found at the last look."""
         return (
             self.slots.held == 0
-            and len(self.results) == 0
+            and self.results.all_known
             and not self.in_flight
             and self.lanes.next() is None
             and (self.lanes.suspects() is None)
@@ -168,7 +168,7 @@ class JobSource:
             self._alone_in_a_row = 0
         if suspects is not None and self.claiming and self._alone_in_a_row < _ALONE_IN_A_ROW:
             # A suspect runs alone: first everything here has to end and be handed in.
-            if self.slots.held == 0 and not self.in_flight and len(self.results) == 0:
+            if self.slots.held == 0 and not self.in_flight and self.results.all_known:
                 return suspects, 1
             return None
         lane = self.lanes.next()
@@ -223,13 +223,14 @@ class JobSource:
             self._alone_in_a_row = 0
         if lane.paused or not self.claiming:
             for job in jobs:
-                self.results.settle(job, outcome.handed_back())
+                self.results.settle(job, outcome.handed_back(job))
             self.stir()
         else:
             self.slots.add(jobs)
 
     def ended(self, job: ClaimedJob) -> None:
         """The database knows the outcome of this job, or that it is not ours any more."""
+        self.results.known(job)
         claim = job.claim
         claim.left -= 1
         if claim.left == 0:
@@ -249,7 +250,7 @@ class JobSource:
         for job in self.slots.waiting:
             lane = self.lanes.get(job.claim.lane)
             if queues is None or (lane is not None and lane.queue in queues):
-                self.results.settle(job, outcome.handed_back())
+                self.results.settle(job, outcome.handed_back(job))
                 count += 1
             else:
                 kept.append(job)
