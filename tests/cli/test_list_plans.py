@@ -9,10 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from smena._migrations import migrate
 from smena._ops import listing
 from smena._ops.listing import Filter
 from smena._sql import statement
 from smena.jobs import JobState
+from smena.testing.databases import empty
 
 FINISHED = 100_000
 
@@ -30,14 +32,10 @@ LISTS = {
 
 
 @pytest.fixture(scope="module")
-def history(request: pytest.FixtureRequest, server_dsn: str) -> Iterator[str]:
+def history(server_dsn: str) -> Iterator[str]:
     """A store in which 100,000 jobs are done, 2,000 failed and none is ready. Not analyzed."""
-    import fix_database
-    from smena import _migrations
-
-    with fix_database._made(server_dsn, "template0") as name:
-        dsn = fix_database.dsn_of(server_dsn, name)
-        _migrations.migrate(dsn)
+    with empty(server_dsn) as dsn:
+        migrate(dsn)
         with psycopg.connect(dsn) as connection:
             connection.execute("select smena.lane('payments', 0), smena.lane('mail', 5)")
             fill = (
