@@ -17,7 +17,6 @@ import pytest
 
 HERE = Path(__file__).parent
 LEASE = 2.0
-COMMAND = ("-m", "crash.work")
 
 
 class Process:
@@ -25,7 +24,7 @@ class Process:
 
     def __init__(self, dsn: str, folder: Path, options: list[str], effects: str) -> None:
         self.log = folder / f"worker-{time.monotonic_ns()}.log"
-        path = os.pathsep.join(filter(None, [str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
         ours = {
             "SMENA_DSN": dsn,
             "SMENA_APP": "shop:app",
@@ -36,7 +35,7 @@ class Process:
         environment = {**os.environ, **ours}
         with self.log.open("wb") as log:
             self.child = subprocess.Popen(
-                [sys.executable, *COMMAND, "--lease", str(LEASE), *options],
+                [sys.executable, "-m", "smena", "worker", "--lease", str(LEASE), *options],
                 env=environment,
                 stdout=log,
                 stderr=log,

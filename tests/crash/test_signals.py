@@ -134,7 +134,7 @@ def test_a_second_signal_hands_running_work_back_without_spending_an_attempt(sho
 def test_a_third_signal_leaves_at_once_and_the_reapers_do_the_rest(shop: Shop) -> None:
     import shop as module
 
-    job = module.long_at_first.enqueue(60).id
+    job = module.stubborn.enqueue().id
     worker = shop.worker("--concurrency", "1")
     shop.until(lambda: shop.value("select count(*) from effects"))
     for _ in range(3):
@@ -145,6 +145,19 @@ def test_a_third_signal_leaves_at_once_and_the_reapers_do_the_rest(shop: Shop) -
     shop.worker()
     shop.until_ended(LEASE * 4 + 20)
     assert [("done", 2)] == shop.query("select state, attempt from smena.jobs where id = %s", job)
+
+
+def test_a_handler_that_does_not_let_go_cannot_keep_the_process(shop: Shop) -> None:
+    """It swallows its cancellation. After the second signal the process leaves without it, and says so."""
+    import shop as module
+
+    job = module.stubborn.enqueue().id
+    worker = shop.worker("--grace", "0.5")
+    shop.until(lambda: shop.value("select count(*) from effects"))
+    worker.signal(signal.SIGTERM)
+    assert 1 == worker.exit_code(25)
+    assert "did not end" in worker.text()
+    assert [("ready", 0)] == shop.query("select state, attempt from smena.jobs where id = %s", job)
 
 
 def _has_taken(worker: Process, number: int) -> bool:

@@ -6,14 +6,18 @@ Stopping, as a shift that hands over:
   3. wait for what runs, the lease renewed all the while, `current_job().stopping` true
   4. cancel what is left when the grace is over or a second signal came, and hand it back
   5. hand the results in, close every incarnation, leave
-A third signal leaves at once; then the lease runs out and the reapers do the rest.
+A third signal leaves at once; then the lease runs out and the reapers do the rest. Handlers that do not let themselves
+be cancelled cannot keep a process that was told to end by a signal: it leaves without them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import signal
+import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Collection
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from smena.app import Smena
 
 CHANNELS = 2
+_LINGER = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._signals = 0
+        self._told = False
         self._shift = Shift()
         self._retiring: set[int] = set()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -130,6 +136,8 @@ class Worker:
             finally:
                 await self._leave()
                 unsubscribe()
+                if self._told:
+                    _leave_for_certain()
 
     def stop(self) -> None:
         """Asks the worker to stop: the first call drains, the second cancels what runs, the third leaves at once."""
@@ -138,8 +146,6 @@ class Worker:
         if self._signals == 2:
             self._hurry.set()
         elif self._signals >= 3:
-            import os
-
             os._exit(1)
 
     def _look(self) -> Any:
@@ -186,7 +192,11 @@ class Worker:
     def _watch_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self.stop)
+                loop.add_signal_handler(number, self._signalled)
+
+    def _signalled(self) -> None:
+        self._told = True
+        self.stop()
 
     # Working
 
@@ -340,6 +350,18 @@ class Worker:
                         await asyncio.sleep(0.1)
                 await forget(connection, self._schema, incarnation)
                 self.keeper.let_go(incarnation)
+
+
+def _leave_for_certain() -> None:
+    """Ends the process a little later, if handlers that do not end keep the event loop or its threads."""
+
+    def leave() -> None:
+        logging.getLogger("smena").error("handlers did not end within %g s of the stop: leaving without them", _LINGER)
+        os._exit(1)
+
+    watch = threading.Timer(_LINGER, leave)
+    watch.daemon = True
+    watch.start()
 
 
 class _Side:
