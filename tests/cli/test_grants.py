@@ -72,11 +72,13 @@ def role(database: str) -> Iterator[Callable[..., Role]]:
 def may_run(connection: psycopg.Connection[Any], name: str) -> bool:
     """Whether the role may run a statement. Planning it without running it checks tables and functions."""
     found = statement(name)
-    text = found.numbered
-    prefix = "" if text.lower().startswith("lock ") else "explain "
+    word = found.numbered.split()[0].lower()
+    if word not in ("select", "with", "insert", "update", "delete", "lock"):
+        return True  # savepoints and the like
+    prefix = "" if word == "lock" else "explain "
     try:
         with connection.transaction(force_rollback=True), psycopg.RawCursor(connection) as cursor:
-            cursor.execute((prefix + text).encode(), [None] * len(found.names))
+            cursor.execute((prefix + found.numbered).encode(), [None] * len(found.names))
     except psycopg.errors.InsufficientPrivilege:
         return False
     return True
