@@ -19,7 +19,7 @@ from smena.cli.ending import explain
 Module = Callable[[str, str], str]
 
 
-def test_each_error_ends_with_its_own_code_on_one_line(smena: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_error_ends_with_its_own_code_on_one_line() -> None:
     classes = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, errors.SmenaError)]
     for cls in classes:
         error = cls("what\nhappened")
@@ -41,9 +41,9 @@ def test_debug_shows_the_traceback(words: list[str], smena: Any) -> None:
     assert "Traceback" in smena("job", "show", 17, code=3, SMENA_DEBUG="1").stderr
 
 
-def test_usage_errors_end_with_2(smena: Any) -> None:
+def test_usage_errors_end_with_2(bare: Any) -> None:
     for words in (["jobs"], ["job", "lst"], ["job", "list", "--limt", 5], ["queue", "pause"]):
-        smena(*words, code=2)
+        bare(*words, code=2)
 
 
 def test_store_that_was_never_migrated_ends_with_4_and_says_what_to_do(smena: Any, empty_database: str) -> None:
@@ -52,10 +52,10 @@ def test_store_that_was_never_migrated_ends_with_4_and_says_what_to_do(smena: An
         assert "smena db migrate" in smena(*words, "--dsn", empty_database, code=4).stderr
 
 
-def test_unreachable_database_ends_with_75_and_keeps_the_secret(smena: Any) -> None:
+def test_unreachable_database_ends_with_75_and_keeps_the_secret(bare: Any) -> None:
     for dsn in ("postgresql://me:s3cret@127.0.0.1:1/shop", "host=127.0.0.1 port=1 user=me password=s3cret"):
         for words in (["job", "list"], ["db", "migrate"], ["db", "status"], ["check", "-A", "smena.demo.shop:app"]):
-            result = smena(*words, "--dsn", dsn, "--debug", code=75)
+            result = bare(*words, "--dsn", dsn, "--debug", code=75)
             assert "cannot be reached" in result.stderr
             assert "s3cret" not in result.output
 
@@ -65,8 +65,8 @@ def test_database_that_does_not_exist_ends_with_2(smena: Any, database: str) -> 
     assert "does not exist" in smena("job", "list", "--dsn", dsn, code=2).stderr
 
 
-def test_dsn_that_cannot_be_read_ends_with_2(smena: Any) -> None:
-    assert "cannot be read" in smena("job", "list", "--dsn", "postgres//shop", code=2).stderr
+def test_dsn_that_cannot_be_read_ends_with_2(bare: Any) -> None:
+    assert "cannot be read" in bare("job", "list", "--dsn", "postgres//shop", code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_lost_connection_is_temporary() -> None:
     assert 75 == explain(psycopg.OperationalError("server closed the connection"))[1]
 
 
-def test_unexpected_error_is_told_in_one_line(smena: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_told_in_one_line(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **options: Any) -> Any:
         raise RuntimeError("so \x1b[31m?")
 
     monkeypatch.setattr("smena.cli.target.Target.look", broken)
-    result = smena("job", "list", code=1)
+    result = bare("job", "list", code=1)
     assert r"smena: unexpected error: RuntimeError: so \x1b[31m? (run it again with --debug" in result.stderr
-    assert "Traceback" in smena("--debug", "job", "list", code=1).stderr
+    assert "Traceback" in bare("--debug", "job", "list", code=1).stderr
 
 
-def test_interrupt_ends_with_130(smena: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_ends_with_130(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: Any, **options: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("smena.cli.target.Target.look", interrupted)
-    assert "smena: interrupted" in smena("job", "list", code=130).stderr
+    assert "smena: interrupted" in bare("job", "list", code=130).stderr
 
 
 BROKEN = {
@@ -125,24 +125,24 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_app_that_cannot_be_used_ends_with_2_and_says_why(name: str, smena: Any, module: Module, here: Path) -> None:
+def test_app_that_cannot_be_used_ends_with_2_and_says_why(name: str, bare: Any, module: Module, here: Path) -> None:
     said, path, text = BROKEN[name]
     if text is not None:
         module("broken", text)
     for words in (["check"], ["worker"], ["job", "list"]):
-        result = smena(*words, "-A", path, code=2, SMENA_DSN="")
+        result = bare(*words, "-A", path, code=2, SMENA_DSN="")
         assert said in result.stderr
         assert 1 == len(result.stderr.splitlines())
 
 
-def test_import_error_names_the_folder_that_is_on_the_path(smena: Any, here: Path, module: Module) -> None:
+def test_import_error_names_the_folder_that_is_on_the_path(bare: Any, here: Path, module: Module) -> None:
     module("broken", "import not_there")
-    assert str(here) in smena("check", "-A", "broken:app", code=2).stderr
+    assert str(here) in bare("check", "-A", "broken:app", code=2).stderr
 
 
-def test_worker_and_check_need_an_app(smena: Any) -> None:
+def test_worker_and_check_need_an_app(bare: Any) -> None:
     for words in (["worker"], ["check"]):
-        assert "SMENA_APP" in smena(*words, code=2).stderr
+        assert "SMENA_APP" in bare(*words, code=2).stderr
 
 
 def run(*words: str, dsn: str, **options: Any) -> subprocess.Popen[str]:

@@ -127,9 +127,9 @@ def test_empty_list_says_so_beside_the_answer(smena: Any) -> None:
     assert {"items": [], "next": None} == smena.json("job", "list", "--state", "failed")
 
 
-def test_limit_and_cursor_are_checked(smena: Any) -> None:
+def test_limit_and_cursor_are_checked(bare: Any) -> None:
     for wrong in (["--limit", 0], ["--limit", 10_001], ["--cursor", "x"], ["--cursor", 0], ["--state", "gone"]):
-        assert "Invalid value" in smena("job", "list", *wrong, code=2).stderr
+        assert "Invalid value" in bare("job", "list", *wrong, code=2).stderr
 
 
 LONG = "a_company.with_long_names.in_its_modules.payments.tasks.charge_the_customer_again"

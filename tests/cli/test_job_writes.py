@@ -91,8 +91,8 @@ def test_id_given_twice_is_one_job(stock: Any, smena: Any) -> None:
 
 
 @pytest.mark.parametrize("args", [[], ["1", "--queue", "payments"]])
-def test_ids_or_filters_must_say_which_jobs(args: list[str], smena: Any) -> None:
-    assert "ids or filters" in smena("job", "delete", *args, code=2).stderr
+def test_ids_or_filters_must_say_which_jobs(args: list[str], bare: Any) -> None:
+    assert "ids or filters" in bare("job", "delete", *args, code=2).stderr
 
 
 def test_nothing_fits_is_no_failure(smena: Any) -> None:

@@ -101,14 +101,14 @@ def test_file_takes_lists_dashes_and_switches(stock: Any, smena: Any, here: Path
         ("[job.list]\nconcurrency = 5", "[job], [list]: no command has an option for 'concurrency' here"),
     ],
 )
-def test_file_that_cannot_be_meant_ends_with_2(text: str, said: str, smena: Any, here: Path) -> None:
+def test_file_that_cannot_be_meant_ends_with_2(text: str, said: str, bare: Any, here: Path) -> None:
     (here / "smena.toml").write_text(text)
-    assert said in smena("job", "list", code=2).stderr
+    assert said in bare("job", "list", code=2).stderr
 
 
-def test_value_of_the_file_is_checked_like_a_flag(smena: Any, here: Path) -> None:
+def test_value_of_the_file_is_checked_like_a_flag(bare: Any, here: Path) -> None:
     (here / "smena.toml").write_text("[job.list]\nlimit = 0")
-    assert "Invalid value for '--limit'" in smena("job", "list", code=2).stderr
+    assert "Invalid value for '--limit'" in bare("job", "list", code=2).stderr
 
 
 def test_schema_is_taken_from_flag_and_environment(smena: Any) -> None:
