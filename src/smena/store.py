@@ -12,7 +12,6 @@ from psycopg import sql
 from smena._drivers.psycopg import execute
 from smena._migrations import newest, pending
 from smena._ops.operation import Query
-from smena.database import masked
 from smena.errors import ConfigurationError, CopiedDatabase, SchemaMissing, SchemaOutdated, SchemaTooNew
 
 
@@ -29,7 +28,7 @@ def look(connection: psycopg.Connection[Any], schema: str, *, work: bool = False
 
     Writes nothing.
     """
-    where = f"schema {schema} of {masked(connection.info.dsn)}"
+    where = f"schema {schema} of database {connection.info.dbname} at {connection.info.host}"
     known = newest()
     todo = pending(connection, schema)
     there = known - len(todo) if todo else known

@@ -82,6 +82,10 @@ begin
   return null;
 end $$;
 
+-- They act with the owner's rights, and one of them drops history: only workers may call them (`smena db grant --work`).
+revoke execute on function smena.supply_segments(int), smena.leave_segment(interval),
+  smena.drop_segment(bigint, interval) from public;
+
 select smena.supply_segments(8);
 
 -- May anybody take the jobs of expired incarnations now? Only while some worker has renewed without a gap for one lease

@@ -173,7 +173,7 @@ begin
   if j.id is null then
     return 'refused: no job ' || job_id;
   elsif j.state = 'u' then
-    return 'refused: job ' || job_id || ' is unknown: its effect may have happened; resolve it instead';
+    return 'refused: job ' || job_id || ' is unknown: its effect may have happened; say what did with smena.resolve';
   elsif j.state = 'd' and not new_key then
     return 'refused: job ' || job_id || ' is done: repeating it needs a new idempotency key (new_key)';
   elsif j.state not in ('f', 'c', 'd') then
@@ -197,6 +197,39 @@ begin
     where lane = j.lane and pos = j.pos;
   perform smena.write_audit('requeue', j, reason, jsonb_build_object('state', 'ready', 'new_key', new_key));
   return 'requeued';
+end $$;
+
+-- Says what really happened to an unknown job: done, failed, or retry (nothing happened; run it again, same key).
+create function smena.resolve(job_id bigint, outcome text, reason text) returns text
+language plpgsql as $$
+declare
+  j smena.job := smena.lock_job(job_id);
+begin
+  if j.id is null then
+    return 'refused: no job ' || job_id;
+  elsif j.state <> 'u' then
+    return 'refused: job ' || job_id || ' is ' || smena.state_word(j.state);
+  elsif outcome not in ('done', 'failed', 'retry') or outcome is null then
+    return 'refused: the outcome is done, failed or retry';
+  elsif coalesce(reason, '') = '' then
+    return 'refused: say in the reason how you know';
+  elsif outcome = 'retry' and not smena.take_unique_hold(j) then
+    return 'refused: another active job holds unique key ' || j.unique_key;
+  end if;
+  -- A head that was unknown stays the head of its order key while it runs again.
+  update smena.job set
+      state = case outcome when 'done' then 'd'::"char" when 'failed' then 'f' else 'r' end,
+      pos = case when outcome = 'failed' then pos else nextval('smena.pos_seq') end,
+      lane = case when outcome = 'retry' then smena.returned_lane(j.lane) else lane end,
+      attempt = case when outcome = 'retry' and attempt >= max_attempts then attempt - 1 else attempt end,
+      worker = case when outcome = 'retry' then null else worker end,
+      finished_at = case when outcome = 'retry' then null else clock_timestamp() end
+    where lane = j.lane and pos = j.pos;
+  if outcome = 'done' or outcome = 'failed' and j.after_failed is distinct from 'b' then
+    perform smena.release_head(j);
+  end if;
+  perform smena.write_audit('resolve', j, reason, jsonb_build_object('outcome', outcome));
+  return 'resolved';
 end $$;
 
 -- Removes a job and its history. Returns deleted or refused: why.

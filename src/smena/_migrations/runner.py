@@ -70,6 +70,8 @@ def migrate(dsn: str, schema: str = "smena", *, phase: str | None = None) -> lis
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(hashtext(%s), 0)", [f"smena migrations {schema}"])
         _refuse_newer(connection, schema)
+        if phase == "post" and (first := pending(connection, schema, "pre")):
+            raise SchemaError(f"migration {first[0]} is still to come: run `smena db migrate --phase pre` first")
         for migration in pending(connection, schema, phase):
             _apply(connection, schema, migration)
             done.append(migration)

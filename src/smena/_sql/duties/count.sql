@@ -6,13 +6,16 @@ with lanes as (
     select count(*) as n, min(x.run_at) as oldest from (
       select coalesce(j.run_at, j.created_at) as run_at from smena.job j
       where j.lane = l.id and j.pos > l.floor and j.state = 'r' order by j.pos limit :cap::int) x) r
-), running as (
-  select j.queue, 'running' as state, count(*) as n, min(j.started_at) as oldest
+), held as (
+  select j.queue, count(*) as n, min(j.started_at) as oldest
   from smena.claims c cross join lateral (
     select j.queue, j.started_at from smena.job j
     where j.lane = c.lane and j.pos between c.lo and c.hi and j.worker = c.incarnation and j.state in ('l', 'm')
     offset 0) j
   group by 1
+), running as (
+  select q.id as queue, 'running' as state, coalesce(h.n, 0) as n, h.oldest
+  from smena.queues q left join held h on h.queue = q.id
 ), parked as (
   select q.id as queue, smena.state_word(s.state) as state, p.n, p.oldest
   from smena.queues q cross join unnest(array['s', 'b', 'f', 'u', 'c']::"char"[]) s(state) cross join lateral (
