@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
 from smena.database import Database
@@ -62,13 +65,13 @@ class Smena:
         queue: str = ...,
         priority: int = ...,
         retry: Retry = ...,
-        timeout: float | None = ...,
+        timeout: float | timedelta | None = ...,
         repeat: bool = ...,
         after_failed: str = ...,
-        expires_in: float | None = ...,
+        expires_in: float | timedelta | None = ...,
         order_key: Key = ...,
         unique_key: Key = ...,
-        unique_for: str | float = ...,
+        unique_for: str | float | timedelta = ...,
         failures: Mapping[type[BaseException], Any] | None = ...,
         aliases: list[str] | tuple[str, ...] = ...,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
@@ -81,13 +84,13 @@ class Smena:
         queue: str = "default",
         priority: int = 0,
         retry: Retry = Retry(),  # noqa: B008 - frozen
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         repeat: bool = True,
         after_failed: str = "next",
-        expires_in: float | None = None,
+        expires_in: float | timedelta | None = None,
         order_key: Key = None,
         unique_key: Key = None,
-        unique_for: str | float = "active",
+        unique_for: str | float | timedelta = "active",
         failures: Mapping[type[BaseException], Any] | None = None,
         aliases: list[str] | tuple[str, ...] = (),
     ) -> Any:
@@ -106,9 +109,13 @@ class Smena:
         """
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
+            if isinstance(function, staticmethod):
+                function = function.__func__
+            if not callable(function):
+                raise ConfigurationError(f"app.task takes a function, not {function!r:.200}; options are keywords")
             task: Task[..., Any] = Task(
                 function,
-                name=name or _name_of(function),
+                name=_name_of(function) if name is None else name,
                 database=self.database,
                 options=Options(
                     queue=queue,
@@ -116,7 +123,7 @@ class Smena:
                     expires_in=_as_seconds(expires_in),
                     order_key=order_key,
                     unique_key=unique_key,
-                    unique_for=unique_for,
+                    unique_for=_as_seconds(unique_for),
                 ),
                 retry=retry,
                 timeout=_as_seconds(timeout),
@@ -132,15 +139,14 @@ class Smena:
         return register if function is None else register(function)
 
     def _register(self, task: Task[..., Any]) -> None:
-        for name in (task.name, *task.aliases):
-            if not isinstance(name, str) or not 0 < len(name) <= 200:
-                raise ConfigurationError(f"task name {name!r}: a name has 1 to 200 characters")
+        names = (task.name, *task.aliases)
+        for name in names:
             other = self.tasks.get(name)
             if other is not None and other.function is not task.function:
                 raise ConfigurationError(
                     f"two tasks are named {name!r}: {other.function!r} and {task.function!r}; give one of them name="
                 )
-            self.tasks[name] = task
+        self.tasks.update(dict.fromkeys(names, task))
 
     def job(self, id: int) -> JobHandle:
         """A handle on a stored job: its state, its result, and waiting for it.
@@ -165,12 +171,21 @@ class Smena:
 
 
 def _name_of(function: Any) -> str:
-    inner = function
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if not hasattr(inner, "__qualname__"):
-        inner = type(inner)
-    return f"{inner.__module__}.{inner.__qualname__}"
+    """`module.function`, the module under the name by which others import it."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not hasattr(function, "__qualname__"):
+        function = type(function)
+    module = function.__module__
+    if module == "__main__":
+        # A program that was started as a script or with -m; a worker imports the same file by its name.
+        main = sys.modules["__main__"]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name.removesuffix(".__main__")
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}.{function.__qualname__}"
 
 
 def _lease(lease: float | None) -> float:

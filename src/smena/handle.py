@@ -23,11 +23,11 @@ class JobHandle:
 
     def read(self) -> dict[str, Any]:
         """The row of `smena.jobs`, as a dictionary. Raises NotFound."""
-        return self._found(self._database.run(lambda: people.show(self.id)))
+        return self._found(self._database.run(lambda: people.show(self.id), whole=False))
 
     async def aread(self) -> dict[str, Any]:
         """`read` for an async program."""
-        return self._found(await self._database.arun(lambda: people.show(self.id)))
+        return self._found(await self._database.arun(lambda: people.show(self.id), whole=False))
 
     @property
     def state(self) -> JobState:

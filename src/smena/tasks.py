@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from smena._ops import jobs as _ops_jobs
 from smena._ops.jobs import NewJob, Order
+from smena._ops.jobs import enqueue as _enqueue
 from smena.arguments import Arguments, encode_headers
 from smena.errors import ConfigurationError, InvalidArguments
 from smena.failures import Mapping as FailureMapping
@@ -48,14 +48,13 @@ class Options:
     conn: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.queue, str) or not 0 < len(self.queue) <= 100 or "\0" in self.queue:
-            raise ConfigurationError(f"queue={self.queue!r}: a queue's name has 1 to 100 characters")
+        _text("queue", self.queue, 100, "a queue's name")
         if isinstance(self.priority, bool) or not isinstance(self.priority, int) or not -100 <= self.priority <= 100:
             raise ConfigurationError(f"priority={self.priority!r}: a priority is a whole number from -100 to 100")
         _seconds("run_in", self.run_in, 0, _YEARS_10)
         if self.expires_in is not None:
             _seconds("expires_in", self.expires_in, 0, _YEARS_10)
-        if self.run_at is not None and (not isinstance(self.run_at, datetime) or self.run_at.tzinfo is None):
+        if self.run_at is not None and (not isinstance(self.run_at, datetime) or self.run_at.utcoffset() is None):
             raise ConfigurationError(f"run_at={self.run_at!r}: give a datetime with a time zone")
         if self.run_at is not None and self.run_in:
             raise ConfigurationError("run_in= and run_at= exclude each other")
@@ -67,7 +66,9 @@ class Options:
         else:
             _seconds("unique_for", self.unique_for, 0.001, _YEARS_10)
         for name in ("order_key", "unique_key", "idempotency_key"):
-            _key(name, getattr(self, name))
+            key = getattr(self, name)
+            if key is not None and not callable(key):
+                _text(name, key, 500, "a key")
 
 
 class Task(Generic[P, R]):
@@ -92,6 +93,10 @@ class Task(Generic[P, R]):
             _seconds("timeout", timeout, 0.001, _YEARS_10)
         if after_failed not in ("next", "block"):
             raise ConfigurationError(f"after_failed={after_failed!r}: it is 'next' or 'block'")
+        if not isinstance(retry, Retry):
+            raise ConfigurationError(f"retry={retry!r}: give a Retry, such as Retry(attempts=3)")
+        for text in (name, *aliases):
+            _text("name", text, 200, "a task's name")
         self.function = function
         self.name = name
         self.options = options
@@ -184,8 +189,7 @@ class Task(Generic[P, R]):
         >>> charge.enqueue(17, Decimal("29.33"), conn=connection)  # doctest: +SKIP
         Enqueued(id=1, created=True)
         """
-        new = [self._job(args, kwargs)]
-        return self._database.run(lambda: _ops_jobs.enqueue(self._order(), new), self._connection(conn))[0]
+        return self._store([self._job(args, kwargs)], conn)[0]
 
     @overload
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued: ...
@@ -193,8 +197,7 @@ class Task(Generic[P, R]):
     async def aenqueue(self, *args: Any, conn: Any, **kwargs: Any) -> Enqueued: ...
     async def aenqueue(self, *args: Any, conn: Any = None, **kwargs: Any) -> Enqueued:
         """`enqueue` on an async connection: psycopg, asyncpg or SQLAlchemy's."""
-        new = [self._job(args, kwargs)]
-        return (await self._database.arun(lambda: _ops_jobs.enqueue(self._order(), new), self._connection(conn)))[0]
+        return (await self._astore([self._job(args, kwargs)], conn))[0]
 
     def enqueue_many(self, calls: Iterable[Any], *, conn: Any = None) -> list[Enqueued]:
         """Stores a job for each element: a tuple of positional or a mapping of keyword arguments.
@@ -203,13 +206,20 @@ class Task(Generic[P, R]):
 
         >>> charge.enqueue_many([(17, a), (18, b)], conn=connection)  # doctest: +SKIP
         """
-        new = [self._call(n, call) for n, call in enumerate(calls)]
-        return self._database.run(lambda: _ops_jobs.enqueue(self._order(), new), self._connection(conn))
+        return self._store([self._call(n, call) for n, call in enumerate(calls)], conn)
 
     async def aenqueue_many(self, calls: Iterable[Any], *, conn: Any = None) -> list[Enqueued]:
         """`enqueue_many` on an async connection."""
-        new = [self._call(n, call) for n, call in enumerate(calls)]
-        return await self._database.arun(lambda: _ops_jobs.enqueue(self._order(), new), self._connection(conn))
+        return await self._astore([self._call(n, call) for n, call in enumerate(calls)], conn)
+
+    def _store(self, new: list[NewJob], conn: Any) -> list[Enqueued]:
+        order = self._order()
+        # One job is one statement, or several of which each is right by itself.
+        return self._database.run(lambda: _enqueue(order, new), self._connection(conn), whole=len(new) > 1)
+
+    async def _astore(self, new: list[NewJob], conn: Any) -> list[Enqueued]:
+        order = self._order()
+        return await self._database.arun(lambda: _enqueue(order, new), self._connection(conn), whole=len(new) > 1)
 
     def _call(self, n: int, call: Any) -> NewJob:
         try:
@@ -239,11 +249,17 @@ class Task(Generic[P, R]):
     def _key_of(self, name: str, key: Key, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
         if not callable(key):
             return key
-        made = key(*args, **kwargs)
         try:
-            _key(name, made)
+            made = key(*args, **kwargs)
+            if made is not None:
+                _text(name, made, 500, "a key")
         except ConfigurationError as error:
-            raise InvalidArguments(f"task {self.name}: {error}") from None
+            raise InvalidArguments(f"task {self.name}: the function for {error}") from None
+        except Exception as error:
+            raise InvalidArguments(
+                f"task {self.name}: the function for {name}, called with the arguments as they were passed, "
+                f"raised {type(error).__name__}: {error}"
+            ) from error
         return made
 
     def _order(self) -> Order:
@@ -279,11 +295,9 @@ def _seconds(name: str, value: Any, least: float, most: float) -> None:
         raise ConfigurationError(f"{name}={value!r}: it is {least:g} to {most:g} seconds")
 
 
-def _key(name: str, value: Any) -> None:
-    if value is None or callable(value):
-        return
-    if not isinstance(value, str) or not 0 < len(value) <= 500 or "\0" in value:
-        raise ConfigurationError(f"{name}={value!r}: a key is a text of 1 to 500 characters, without NUL")
+def _text(name: str, value: Any, most: int, what: str) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= most or "\0" in value:
+        raise ConfigurationError(f"{name}={value!r:.600}: {what} is a text of 1 to {most} characters, without NUL")
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -5,11 +5,12 @@ A connection is known by the module its class comes from, so that no driver is i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from contextlib import nullcontext
+from importlib import import_module
+from typing import Any, NoReturn, TypeVar
 
 from smena._ops.operation import Operation
-from smena.errors import ConfigurationError, DatabaseUnavailable, RowMoved
+from smena.errors import ConfigurationError, DatabaseUnavailable, RowMoved, SchemaMissing, SchemaOutdated
 
 T = TypeVar("T")
 
@@ -31,52 +32,65 @@ _ASYNC = {
 }
 
 
-def run(operation: Operation[T], connection: Any, schema: str) -> T:
-    """Runs `operation` on a sync connection, in its transaction, which is neither committed nor rolled back here."""
-    execute = _driver(connection, _SYNC, _ASYNC, "aenqueue").execute
-    try:
-        query = next(operation)
-        while True:
-            try:
-                rows = execute(connection, query, schema)
-            except Exception as error:
-                raise _explained(error) from error
-            query = operation.send(rows)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+def run(operation: Operation[T], connection: Any, schema: str, *, whole: bool = False) -> T:
+    """Runs `operation` on a sync connection, in its transaction, which is neither committed nor rolled back here.
+
+    `whole`: where each statement would commit by itself, all of them commit together.
+    """
+    driver = _driver(connection, _SYNC, _ASYNC, "an async", "aenqueue() or aenqueue_many()")
+    with driver.whole(connection) if whole else nullcontext():
+        try:
+            query = next(operation)
+            while True:
+                try:
+                    rows = driver.execute(connection, query, schema)
+                except Exception as error:
+                    _raise_explained(error)
+                query = operation.send(rows)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
 
 
-async def arun(operation: Operation[T], connection: Any, schema: str) -> T:
+async def arun(operation: Operation[T], connection: Any, schema: str, *, whole: bool = False) -> T:
     """Runs `operation` on an async connection, in its transaction."""
-    execute = _driver(connection, _ASYNC, _SYNC, "enqueue").aexecute
-    try:
-        query = next(operation)
-        while True:
-            try:
-                rows = await execute(connection, query, schema)
-            except Exception as error:
-                raise _explained(error) from error
-            query = operation.send(rows)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+    driver = _driver(connection, _ASYNC, _SYNC, "a sync", "enqueue() or enqueue_many()")
+    async with await driver.awhole(connection) if whole else nullcontext():
+        try:
+            query = next(operation)
+            while True:
+                try:
+                    rows = await driver.aexecute(connection, query, schema)
+                except Exception as error:
+                    _raise_explained(error)
+                query = operation.send(rows)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
 
 
-def _driver(connection: Any, table: dict[str, str], other: dict[str, str], twin: str) -> Any:
-    from importlib import import_module
-
+def _driver(connection: Any, table: dict[str, str], other: dict[str, str], of_other: str, twins: str) -> Any:
     for cls in type(connection).__mro__:
         name = f"{cls.__module__}.{cls.__qualname__}"
         if name in table:
             return import_module(f"smena._drivers.{table[name]}")
         if name in other:
             raise ConfigurationError(
-                f"{type(connection).__name__} is {'an async' if other is _ASYNC else 'a sync'} connection: "
-                f"call {twin}() and its kind with it"
+                f"conn= is {of_other} connection ({_kind(connection)}), which this call cannot use: call {twins}"
             )
     raise ConfigurationError(
         f"conn= takes a connection of psycopg, asyncpg, SQLAlchemy (Connection, Session and their async twins) or "
-        f"Django, not {type(connection).__module__}.{type(connection).__qualname__}"
+        f"Django, not {_kind(connection)}"
     )
+
+
+def _kind(connection: Any) -> str:
+    return f"{type(connection).__module__}.{type(connection).__qualname__}"
+
+
+def _raise_explained(error: Exception) -> NoReturn:
+    explained = _explained(error)
+    if explained is error:
+        raise error
+    raise explained from error
 
 
 def _explained(error: Exception) -> Exception:
@@ -86,18 +100,17 @@ def _explained(error: Exception) -> Exception:
         return RowMoved(
             "the row changed under this transaction (SQLSTATE 40001): roll back and run the whole transaction again"
         )
-    if state == "42P01" or state == "3F000":
-        return schema_missing(error)
+    if state in {"42P01", "3F000"}:
+        return SchemaMissing(f"the job store is not in this database ({_first_line(error)}): run `smena db migrate`")
+    if state in {"42703", "42883"}:
+        return SchemaOutdated(f"the job store is of another release ({_first_line(error)}): run `smena db migrate`")
     if state in {"57P01", "57P02", "57P03", "53300", "08006", "08001"}:
         return DatabaseUnavailable(f"PostgreSQL cannot be reached now: {str(error).strip()}")
     return error
 
 
-def schema_missing(error: Exception) -> Exception:
-    from smena.errors import SchemaMissing
-
-    first = str(error).strip().splitlines()[0]
-    return SchemaMissing(f"the job store is not in this database ({first}): run `smena db migrate`")
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
 
 
 def sqlstate(error: BaseException) -> str | None:
@@ -111,7 +124,3 @@ def sqlstate(error: BaseException) -> str | None:
             return state
         seen = getattr(seen, "orig", None) or seen.__cause__
     return None
-
-
-Execute = Callable[..., Any]
-AExecute = Callable[..., Awaitable[Any]]
