@@ -44,6 +44,7 @@ from smena._worker.lanes import Lanes
 from smena._worker.lease import LeaseKeeper
 from smena._worker.link import GONE, Link, hang_up, open_link
 from smena._worker.results import Results
+from smena._worker.side import Side
 from smena._worker.slots import Slots
 from smena._worker.source import JobSource
 from smena.current import Shift
@@ -111,7 +112,7 @@ class Worker:
             loop.call_soon_threadsafe(self._lost_lease, incarnations)
 
         self.keeper = LeaseKeeper(self._dsn, self._schema, self.lease, lost)
-        self.slots.side = _Side(self)
+        self.slots.side = Side(self.source, self._open, self._schema)
         queues = list(self.options.queues) if self.options.queues else None
         self.control = Control(
             self.source, self.keeper, self._open, self._schema, queues, self._unsure, maintain=self.options.maintain
@@ -362,43 +363,3 @@ def _leave_for_certain() -> None:
     watch = threading.Timer(_LINGER, leave)
     watch.daemon = True
     watch.start()
-
-
-class _Side:
-    """What a slot needs before a handler starts, on a connection of its own that is opened when first needed."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._connection: psycopg.AsyncConnection[Any] | None = None
-        self._lock = asyncio.Lock()
-
-    def stir(self) -> None:
-        self._worker.source.stir()
-
-    def lost(self, job: Any) -> None:
-        self._worker.source.lost(job)
-
-    async def load_args(self, job: Any) -> str | None:
-        rows = await self._query(
-            "jobs/load_args", {"lane": job.claim.lane, "pos": job.pos, "incarnation": job.claim.incarnation}
-        )
-        return str(rows[0][0]) if rows else None
-
-    async def mark_started(self, job: Any) -> bool:
-        rows = await self._query(
-            "jobs/mark_started", {"lane": job.claim.lane, "pos": job.pos, "incarnation": job.claim.incarnation}
-        )
-        return bool(rows)
-
-    async def _query(self, name: str, values: dict[str, Any]) -> Any:
-        async with self._lock:
-            while True:
-                try:
-                    if self._connection is None or self._connection.closed:
-                        self._connection = await self._worker._open()
-                    return await aexecute(self._connection, Query(name, values), self._worker._schema)
-                except GONE:
-                    if self._connection is not None:
-                        await self._connection.close()
-                        self._connection = None
-                    await asyncio.sleep(0.5)
