@@ -14,7 +14,9 @@ settings.register_profile("smena", deadline=None, print_blob=True)
 settings.load_profile("smena")
 
 # A developer's own settings must not decide a test. Done on import: child processes inherit what is left.
-for name in [name for name in os.environ if name.startswith("SMENA_") and name not in ("SMENA_TEST_DSN", "SMENA_HISTORIES")]:
+for name in [
+    name for name in os.environ if name.startswith("SMENA_") and name not in ("SMENA_TEST_DSN", "SMENA_HISTORIES")
+]:
     del os.environ[name]
 
 

@@ -1,94 +1,30 @@
-"""Fixtures: a PostgreSQL server per session, and a database of its own for each test.
-
-The server is the one that SMENA_TEST_DSN names, else an embedded one that forgets everything at the end. The schema is
-migrated once, into a template; a test's database is a copy of it, which costs a fraction of a migration. The copies use
-PostgreSQL's own default strategy (wal_log): measured, it is the faster one on a durable server, and no slower on ours.
-"""
+"""Fixtures: a PostgreSQL server per session, and a database of its own for each test, as Smena's users get them."""
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.parse import quote, urlencode
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+
+from smena.testing.databases import dsn_of, empty
+
+__all__ = ["database", "dsn_of", "empty_database", "server_dsn"]
 
 
 @pytest.fixture(scope="session")
-def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_dsn(_smena_server: str) -> str:
     """A server on which the tests may make and drop databases; the DSN names no database of a test."""
-    if dsn := os.environ.get("SMENA_TEST_DSN"):
-        yield dsn
-        return
-    from smena import embedded
-
-    with embedded.server(tmp_path_factory.mktemp("postgres") / "data", durable=False) as server:
-        yield server.dsn
-
-
-@pytest.fixture(scope="session")
-def _template(server_dsn: str) -> Iterator[str]:
-    """The name of a migrated database that nobody may connect to, so that it can always be copied."""
-    from smena import _migrations
-
-    with _made(server_dsn, "template0") as name:
-        _migrations.migrate(dsn_of(server_dsn, name))
-        _run(server_dsn, "ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", name)
-        yield name
+    return _smena_server
 
 
 @pytest.fixture
-def database(server_dsn: str, _template: str) -> Iterator[str]:
+def database(server_dsn: str, smena_database: str) -> str:
     """The DSN (a `postgresql://` address) of a fresh, migrated, empty database."""
-    with _made(server_dsn, _template) as name:
-        dsn = dsn_of(server_dsn, name)
-        # The copy knows the template as its home; a worker would refuse it as a copied database, rightly.
-        with psycopg.connect(dsn) as connection:
-            connection.execute(
-                "UPDATE smena.installation SET id = gen_random_uuid(), database_oid ="
-                " (SELECT oid::bigint FROM pg_database WHERE datname = current_database())"
-            )
-        yield dsn
+    return smena_database
 
 
 @pytest.fixture
 def empty_database(server_dsn: str) -> Iterator[str]:
     """The DSN (a `postgresql://` address) of a fresh database that was never migrated."""
-    with _made(server_dsn, "template0") as name:
-        yield dsn_of(server_dsn, name)
-
-
-def dsn_of(server_dsn: str, database: str) -> str:
-    """`server_dsn` with another database, as an address: the one form that psycopg, asyncpg and SQLAlchemy all read."""
-    options = {key: str(value) for key, value in conninfo_to_dict(server_dsn).items() if value is not None}
-    options.pop("dbname", None)
-    user, password = options.pop("user", None), options.pop("password", None)
-    login = quote(user, safe="") if user else ""
-    if password:
-        login += ":" + quote(password, safe="")
-    return (
-        f"postgresql://{login}{'@' if login else ''}/{quote(database, safe='')}?{urlencode(options, quote_via=quote)}"
-    )
-
-
-@contextmanager
-def _made(server_dsn: str, template: str) -> Iterator[str]:
-    # A random name: two sessions may share one server, and a killed one leaves its databases behind.
-    name = f"smena_test_{secrets.token_hex(6)}"
-    _run(server_dsn, "CREATE DATABASE {} TEMPLATE {}", name, template)
-    try:
-        yield name
-    finally:
-        # FORCE: a test that failed halfway, or killed its worker, may leave connections.
-        _run(server_dsn, "DROP DATABASE {} WITH (FORCE)", name)
-
-
-def _run(server_dsn: str, statement: str, *names: str) -> None:
-    # Each in a connection of its own: a test may restart the server between two of them.
-    with psycopg.connect(server_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+    with empty(server_dsn) as dsn:
+        yield dsn

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+import pytest
 
 from smena._drivers import arun
 from smena._drivers.psycopg import aexecute
@@ -41,6 +43,17 @@ def scenario(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         asyncio.run(checked(*args, **kwargs))
 
     return run
+
+
+def histories(usual: int) -> pytest.MarkDecorator:
+    """Gives a test the `numbers` of its histories, in pieces of twenty that share a database.
+
+    `SMENA_HISTORIES=7-7` runs history 7 alone, `SMENA_HISTORIES=5000` the first five thousand.
+    """
+    first, _, last = os.environ.get("SMENA_HISTORIES", str(usual)).rpartition("-")
+    numbers = range(int(first or 0), int(last) + bool(first))
+    pieces = [numbers[n : n + 20] for n in range(0, len(numbers), 20)]
+    return pytest.mark.parametrize("numbers", pieces, ids=[f"{piece[0]}-{piece[-1]}" for piece in pieces])
 
 
 class Clock:
