@@ -1,31 +1,19 @@
 """Random histories of the log, step by step: at the end every committed job was claimed, by the workers' own floors.
 
-One step at a time is taken, by an actor that the seed chooses, so a history that fails can be run again by its number:
-`SMENA_HISTORIES=7-7` runs history 7, `SMENA_HISTORIES=5000` the first five thousand. No step waits for another.
+One step at a time is taken, by an actor that the seed chooses, so a history that fails can be run again by its number.
+No step waits for another.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
-import pytest
-
-from kernel import Claimer, Connection, Held, Kernel, scenario
+from kernel import Claimer, Connection, Held, Kernel, histories, scenario
 from smena._maintenance.floor import Floor
 
-CHUNK = 20
 STEPS = 120
 ROUNDS = 8
-
-
-def chunks() -> list[range]:
-    """The numbers of the histories, in pieces that share a database."""
-    wanted = os.environ.get("SMENA_HISTORIES", "60")
-    first, _, last = wanted.rpartition("-")
-    numbers = range(int(first or 0), int(last) + bool(first))
-    return [numbers[n : n + CHUNK] for n in range(0, len(numbers), CHUNK)]
 
 
 class Writer:
@@ -263,7 +251,7 @@ async def connections(kernel: Kernel) -> list[Connection]:
     return [await kernel.connect() for _ in range(9)]
 
 
-@pytest.mark.parametrize("numbers", chunks(), ids=lambda numbers: f"{numbers[0]}-{numbers[-1]}")
+@histories(60)
 @scenario
 async def test_every_committed_job_is_claimed(database: str, numbers: range) -> None:
     async with Kernel(database) as kernel:
@@ -282,7 +270,7 @@ async def test_workers_that_only_remember_how_far_they_came_lose_jobs(database: 
     """The negative control: the same histories, where nobody looks after the floors."""
     async with Kernel(database) as kernel:
         spare, lost = await connections(kernel), 0
-        for number in range(CHUNK):
+        for number in range(20):
             history = History(kernel, number, heed=False)
             await history.cast(spare)
             await history.run()
