@@ -38,6 +38,7 @@ class PrivateServer:
         self._account = account_for(self.folder / "data")
         self._programs = programs or installed(self._account).path / "bin"
         self._postmaster: subprocess.Popen[bytes] | None = None
+        self._deaf: list[psutil.Process] = []
         os.chown(self.folder, self._account.uid, self._account.gid)
 
     def make(self) -> None:
@@ -136,8 +137,25 @@ class PrivateServer:
         copy.start()
         return copy
 
+    def stop_receiving(self) -> None:
+        """From now on a standby sees nothing of what is committed on its primary."""
+        assert self._postmaster is not None
+        receivers = [
+            process
+            for process in psutil.Process(self._postmaster.pid).children()
+            if "walreceiver" in " ".join(process.cmdline())
+        ]
+        assert receivers, "the standby does not follow"
+        for process in receivers:
+            process.suspend()
+        self._deaf = receivers
+
     def promote(self) -> None:
         """Makes a standby a server of its own."""
+        for process in self._deaf:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()  # what it was sent while it stood still is lost
+                process.resume()
         self.run("pg_ctl", "promote", "-D", self._data, "-w", "-t", "60")
 
     def end(self) -> None:

@@ -62,11 +62,17 @@ class Shop:
         self.dsn = dsn
         self.folder = folder
         self.processes: list[Process] = []
-        with psycopg.connect(dsn) as connection:
-            connection.execute(
-                "create table effects (job bigint, token bigint primary key, attempt int, pid int, "
-                "began timestamptz not null default clock_timestamp(), ended timestamptz)"
-            )
+
+    def make_effects(self) -> None:
+        self.query(
+            "create table effects (job bigint, token bigint primary key, attempt int, pid int, "
+            "began timestamptz not null default clock_timestamp(), ended timestamptz)"
+        )
+
+    def smena(self, *words: str) -> int:
+        """Runs one command of the command line on this database and returns its exit code."""
+        environment = {**os.environ, "SMENA_DSN": self.dsn}
+        return subprocess.run([sys.executable, "-m", "smena", *words], env=environment, timeout=60).returncode
 
     def worker(self, *options: str, dsn: str | None = None) -> Process:
         """Starts a worker. With a `dsn` it comes over another way; its handlers' traces do not."""
@@ -91,9 +97,20 @@ class Shop:
         while not (found := condition()):
             if time.monotonic() > until:
                 logs = "\n".join(process.text()[-1500:] for process in self.processes[-3:])
-                pytest.fail(f"not within {seconds} s: {what or condition}; jobs: {self.states()}\n{logs}")
+                pytest.fail(
+                    f"not within {seconds} s: {what or condition}; jobs: {self.states()}\n{self._open()}\n{logs}"
+                )
             time.sleep(0.05)
         return found
+
+    def _open(self) -> list[Any]:
+        """What is under way, and under whom."""
+        jobs = "select pos, id, state, attempt, worker, task from smena.job where state in ('r', 'l', 'm', 's', 'b')"
+        return [
+            *self.query(f"{jobs} limit 20"),
+            *self.query("select * from smena.workers"),
+            *self.query("select * from smena.claims limit 20"),
+        ]
 
     def read_notes(self) -> int:
         """Enters what the handlers noted in the file; returns how many attempts that are."""
@@ -140,6 +157,7 @@ def open_shop(dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("SMENA_DSN", dsn)
     monkeypatch.syspath_prepend(str(HERE))
     shop = Shop(dsn, folder)
+    shop.make_effects()
     try:
         yield shop
     finally:

@@ -19,9 +19,11 @@ from smena import telemetry
 from smena._drivers.psycopg import aexecute
 from smena._ops.operation import Query
 from smena._worker.claimed import Claim
+from smena._worker.incarnation import check_home
 from smena._worker.lease import LeaseKeeper
 from smena._worker.link import GONE
 from smena._worker.source import JobSource
+from smena.errors import CopiedDatabase
 
 BEAT = 1.0
 
@@ -54,16 +56,20 @@ class Control:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
+        """Raises only CopiedDatabase, when a copy has taken the place of the database."""
         pause = 0.1
         while True:
             connection = None
             try:
                 connection = await self._connect()
+                await check_home(connection, self._schema)
                 while True:
                     await self._beat(connection)
                     pause = 0.1
                     await self._forget(connection)
                     await self._until_next(connection)
+            except CopiedDatabase:
+                raise
             except GONE as error:
                 self.maintains = False
                 telemetry.emit("database.lost", part="control", error=str(error).strip())
@@ -119,8 +125,14 @@ class Control:
                 await asyncio.sleep(min(left, 0.05))
 
     async def _forget(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Deletes ledger rows whose jobs all have an outcome."""
-        forgotten, self._source.forgotten = self._source.forgotten, []
+        """Deletes ledger rows whose jobs all have an outcome.
+
+        Only those of the present incarnation. The finishes of an earlier one may have been acknowledged by a server
+        that is gone, and be unknown to the standby that took over: who retires it looks at the jobs themselves.
+        """
+        source = self._source
+        forgotten, source.forgotten = source.forgotten, []
+        forgotten = [claim for claim in forgotten if source.registered and claim.incarnation == source.incarnation]
         by_incarnation: dict[int, list[Claim]] = {}
         for claim in forgotten:
             by_incarnation.setdefault(claim.incarnation, []).append(claim)

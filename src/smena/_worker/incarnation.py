@@ -23,7 +23,8 @@ import psycopg
 from smena._drivers.psycopg import aexecute
 from smena._ops.operation import Query
 from smena._ops.workers import lock_key
-from smena.errors import LeaseLost
+from smena.database import masked
+from smena.errors import CopiedDatabase, LeaseLost
 
 
 def new_incarnation() -> int:
@@ -34,6 +35,15 @@ def new_incarnation() -> int:
 def worker_name() -> str:
     """host:pid and a few random letters, so that two lives of one pid are told apart."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(2)}"
+
+
+async def check_home(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+    """Raises CopiedDatabase if this is not the database that the store was made or adopted in."""
+    if not (await aexecute(connection, Query("workers/installation"), schema))[0][1]:
+        raise CopiedDatabase(
+            f"schema {schema} of {masked(connection.info.dsn)} was copied or restored from another database, and its "
+            "jobs may be running there: if this one is to work them, run `smena db adopt --yes`"
+        )
 
 
 async def register(

@@ -39,7 +39,7 @@ from smena._maintenance.segments import Segments
 from smena._ops.operation import Query
 from smena._worker.channel import Channel
 from smena._worker.control import Control
-from smena._worker.incarnation import forget, new_incarnation, register, retire, worker_name
+from smena._worker.incarnation import check_home, forget, new_incarnation, register, retire, worker_name
 from smena._worker.lanes import Lanes
 from smena._worker.lease import LeaseKeeper
 from smena._worker.link import GONE, Link, hang_up, open_link
@@ -122,8 +122,6 @@ class Worker:
             if self.app.lifespan is not None:
                 await stack.enter_async_context(self.app.lifespan())
             self._watch_signals(loop)
-            async with await self._open() as connection:
-                await rewind(connection, self._schema)
             await self._register(self.source.incarnation)
             self.keeper.start()
             self.slots.start()
@@ -161,6 +159,8 @@ class Worker:
 
     async def _register(self, incarnation: int) -> None:
         async with await self._open() as connection:
+            await check_home(connection, self._schema)
+            await rewind(connection, self._schema)
             await register(
                 connection,
                 self._schema,
@@ -246,6 +246,7 @@ class Worker:
 
     def _renew_incarnation(self, retire: int | None = None) -> None:
         if self._stop.is_set():
+            self.source.registered = False
             return  # no more claims, and leaving closes every incarnation
         if retire is not None:
             self._retiring.add(retire)
