@@ -7,7 +7,7 @@ import os
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["fix_database", "crash.fix_workers"]
+pytest_plugins = ["pytester", "fix_database", "crash.fix_workers"]
 
 # A deadline per example would fail on a busy machine; the time limit of the whole test stays.
 settings.register_profile("smena", deadline=None, print_blob=True)

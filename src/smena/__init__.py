@@ -1,7 +1,8 @@
 """Smena: background work on the PostgreSQL you already have. Nothing is lost, and nothing silently happens twice.
 
 Names are imported when they are first used: pytest imports this package wherever it is installed, for the sake of
-`smena.testing.plugin`, and should not wait for a database driver.
+`smena.testing.plugin`, and should not wait for a database driver. PYTEST_DONT_REWRITE: no assert is here, and without
+this word pytest warns of a program that imported smena before pytest.
 """
 
 from importlib import import_module

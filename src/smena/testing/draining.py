@@ -76,7 +76,7 @@ def drain(
 
     >>> assert drain(app, "payments").done == 1  # doctest: +SKIP
     """
-    drained = _Drain(app, queues, until, with_scheduled=with_scheduled, in_transaction=conn is not None)
+    drained = _Drain(app, queues, until, with_scheduled=with_scheduled, conn=conn)
     with ExitStack() as stack:
         loop = stack.enter_context(PrivateLoop(app.lifespan if lifespan else None))
         if conn is None:
@@ -98,7 +98,7 @@ async def adrain(
     lifespan: bool = True,
 ) -> Drained:
     """`drain` for an async test: async handlers are awaited, `conn` is an async connection."""
-    drained = _Drain(app, queues, until, with_scheduled=with_scheduled, in_transaction=conn is not None)
+    drained = _Drain(app, queues, until, with_scheduled=with_scheduled, conn=conn)
     async with AsyncExitStack() as stack:
         if lifespan and app.lifespan is not None:
             await stack.enter_async_context(app.lifespan())
@@ -149,7 +149,7 @@ class _Drain:
         until: str,
         *,
         with_scheduled: bool,
-        in_transaction: bool,
+        conn: Any,
     ) -> None:
         if until not in ("empty", "done"):
             raise ConfigurationError(f"until={until!r}: it is 'empty' or 'done'")
@@ -162,7 +162,8 @@ class _Drain:
         self._queues = None if queues is None else [queues] if isinstance(queues, str) else list(queues)
         self._until = until
         self._with_scheduled = with_scheduled
-        self._savepoints = in_transaction
+        self._conn = conn
+        self._savepoints = conn is not None
         self._incarnation = new_incarnation()
         self._name = worker_name()
         self._shift = Shift()
@@ -330,13 +331,19 @@ class _Drain:
                 self._savepoints = False  # the connection commits each statement by itself
 
     def _undo_spoiled(self) -> Taken[None]:
-        if self._savepoints:
-            try:
-                yield Query("testing/usable")
-            except Exception as error:
-                if sqlstate(error) != _SPOILED:
-                    raise
-                yield Query("testing/undo")
+        if not self._savepoints:
+            return
+        if getattr(self._conn, "needs_rollback", False):
+            # Django refuses every statement from now on, that of the way back included.
+            self._conn.set_rollback(False)
+            yield Query("testing/undo")
+            return
+        try:
+            yield Query("testing/usable")
+        except Exception as error:
+            if sqlstate(error) != _SPOILED:
+                raise
+            yield Query("testing/undo")
 
     def _finish(self, job: ClaimedJob, result: str | None) -> Taken[None]:
         if job.ordered:
