@@ -16,8 +16,11 @@ from smena._drivers import arun
 from smena._drivers.psycopg import aexecute
 from smena._ops import jobs
 from smena._ops.jobs import NewJob, Order, enqueue
+from smena.errors import RowMoved
 from smena.jobs import Enqueued
 
+# What a transaction may always meet, and is then run again.
+AGAIN = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 ORDER = Order(task="work", queue="q", priority=0, max_attempts=5)
 
 
@@ -173,7 +176,7 @@ async def test_no_two_jobs_of_a_key_are_active_whoever_races(database: str, seed
         async def enqueuer() -> None:
             connection = await kernel.connect()
             for _ in range(40):
-                with suppress(psycopg.errors.DeadlockDetected):
+                with suppress(RowMoved, *AGAIN):
                     async with connection.transaction(force_rollback=chance.random() < 0.2):
                         await store(kernel, *chance.sample("abc", 2), on=connection)
                         await asyncio.sleep(chance.random() / 500)
@@ -183,18 +186,20 @@ async def test_no_two_jobs_of_a_key_are_active_whoever_races(database: str, seed
             for _ in range(60):
                 lanes: Sequence[tuple[int]] = await kernel.rows("select id from smena.lanes", on=claimer.connection)
                 for (lane,) in lanes:
-                    for job in await claimer.claim_from(lane, 0, 1):
-                        await claimer.settle([job], chance.choice("srffuc"))
+                    with suppress(*AGAIN):
+                        for job in await claimer.claim_from(lane, 0, 1):
+                            await claimer.settle([job], chance.choice("srffuc"))
 
         async def person() -> None:
             connection = await kernel.connect()
             for _ in range(60):
-                await kernel.promote()
-                for (id,) in await kernel.rows(
-                    "select id from smena.job where state in ('f', 'c') order by random() limit 2", on=connection
-                ):
-                    await kernel.rows("select smena.requeue(%s)", id, on=connection)
-                await kernel.ask("duties/prune_holds", connection, after_queue=0, after_key="", page=10)
+                over = "select id from smena.job where state in ('f', 'c') order by random() limit 2"
+                for (id,) in await kernel.rows(over, on=connection):
+                    with suppress(*AGAIN):
+                        await kernel.rows("select smena.requeue(%s)", id, on=connection)
+                with suppress(*AGAIN):
+                    await kernel.ask("duties/promote", connection, floor="-infinity", page=1000)
+                    await kernel.ask("duties/prune_holds", connection, after_queue=0, after_key="", page=10)
 
         async def witness() -> None:
             connection = await kernel.connect()
