@@ -262,6 +262,34 @@ def test_fixture_and_mark_make_a_test_inline_and_no_other(run: Run) -> None:
     result.assert_outcomes(passed=11)
 
 
+def test_argument_beats_mark_and_mark_beats_autouse(run: Run) -> None:
+    result = run(
+        """
+        import pytest
+
+        import shop
+
+        @pytest.fixture(autouse=True)
+        def inline(request, smena_inline) -> None: ...
+
+        def test_inline() -> None:
+            assert shop.app.database.stand_in is not None
+
+        @pytest.mark.smena(mode="manual")
+        def test_manual() -> None:
+            assert shop.app.database.stand_in is None
+
+        def test_argument_comes_after_autouse(smena_manual) -> None:
+            assert shop.app.database.stand_in is None
+
+        @pytest.mark.smena(mode="inline")
+        def test_argument_beats_mark(smena_manual) -> None:
+            assert shop.app.database.stand_in is None
+        """
+    )
+    result.assert_outcomes(passed=4)
+
+
 def test_mark_on_a_module_holds_for_its_tests(run: Run) -> None:
     result = run(
         """

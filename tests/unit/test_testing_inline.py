@@ -599,6 +599,14 @@ def test_key_for_ever_is_taken_once(app: Smena) -> None:
     assert [1, 2, 3] == ran
 
 
+def test_jobs_of_many_may_have_a_key_or_none(app: Smena) -> None:
+    @app.task(unique_key=lambda purchase: f"p{purchase}" if purchase else None, unique_for="forever")
+    def charge(purchase: int) -> None: ...
+
+    many = charge.enqueue_many([(0,), (1,), (0,), (1,)])
+    assert [True, True, True, False] == [each.created for each in many]
+
+
 def test_active_key_is_free_when_its_job_has_run(app: Smena) -> None:
     inner = []
 

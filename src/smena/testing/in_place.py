@@ -173,12 +173,13 @@ class InPlace:
     def _enqueue_unique(self, values: Any, new: list[_Job]) -> Rows:
         rows: list[tuple[int, int | None]] = []
         for row in json.loads(values["rows"]):
-            key = (values["queue"], row["u"])
+            key = (values["queue"], row["u"]) if "u" in row else None
             if key in self._holds:
                 rows.append((row["n"], None))
                 continue
             job = self._made(values, row)
-            self._holds[key] = _Hold(job, values["mode"], time.monotonic() + (values["hold_for"] or 0.0))
+            if key is not None:
+                self._holds[key] = _Hold(job, values["mode"], time.monotonic() + (values["hold_for"] or 0.0))
             new.append(job)
             rows.append((row["n"], job.id))
         return rows

@@ -7,11 +7,13 @@ smena_manual     the app on its real database, for a test inside an `inline`
 smena_drain      `smena.testing.drain` of the app, for a test to call; `smena_adrain` is its async twin
 smena_database   the DSN of a fresh, migrated database, on the server of SMENA_TEST_DSN or an embedded one
 
-`@pytest.mark.smena(mode="inline")`, or "manual", on a test, a class or a module is the fixture of that name.
+`@pytest.mark.smena(mode="inline")`, or "manual", on a test, a class or a module is the fixture of that name. It beats
+the other one where an autouse fixture brings that, and gives way where the test itself takes it as an argument.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
     from smena.app import Smena
     from smena.testing.drained import Drained
-
-_FIXTURES = {"inline": "smena_inline", "manual": "smena_manual"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,20 +39,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    mode = _marked(item)
+    if mode is not None and hasattr(item, "fixturenames"):
+        # A list of its own: items of one parametrized test share theirs, and may be marked one by one.
+        item.fixturenames = [f"smena_{mode}", *item.fixturenames]
+
+
+def _marked(item: pytest.Item) -> str | None:
+    """The mode that the nearest mark asks for."""
     mark = item.get_closest_marker("smena")
-    if mark is None or not hasattr(item, "fixturenames"):
-        return
-    mode = _mode(*mark.args, **mark.kwargs)
-    if mode not in _FIXTURES:
+    if mark is None:
+        return None
+    modes = [*mark.args, *mark.kwargs.values()] or ["inline"]
+    if len(modes) != 1 or modes[0] not in ("inline", "manual") or not mark.kwargs.keys() <= {"mode"}:
         raise pytest.UsageError(
             f'{item.nodeid}: a mark is smena(mode="inline") or smena(mode="manual"), not {mark.args} {mark.kwargs}'
         )
-    # A list of its own: items of one parametrized test share theirs, and may be marked one by one.
-    item.fixturenames = [_FIXTURES[mode], *item.fixturenames]
-
-
-def _mode(mode: Any = "inline", *others: Any, **options: Any) -> Any:
-    return None if others or options else mode
+    return str(modes[0])
 
 
 @pytest.fixture(scope="session")
@@ -86,21 +89,29 @@ def smena_app(request: pytest.FixtureRequest, _smena_named_app: Smena) -> Iterat
 
 
 @pytest.fixture
-def smena_inline(smena_app: Smena) -> Iterator[Smena]:
+def smena_inline(request: pytest.FixtureRequest, smena_app: Smena) -> Iterator[Smena]:
     """The app; what is enqueued runs at once, without a database."""
-    from smena.testing import inline
+    from smena import testing
 
-    with inline(smena_app) as app:
+    with getattr(testing, _decided(request, "inline"))(smena_app) as app:
         yield app
 
 
 @pytest.fixture
-def smena_manual(smena_app: Smena) -> Iterator[Smena]:
+def smena_manual(request: pytest.FixtureRequest, smena_app: Smena) -> Iterator[Smena]:
     """The app on its real database; what is enqueued runs when the test drains."""
-    from smena.testing import manual
+    from smena import testing
 
-    with manual(smena_app) as app:
+    with getattr(testing, _decided(request, "manual"))(smena_app) as app:
         yield app
+
+
+def _decided(request: pytest.FixtureRequest, mode: str) -> str:
+    """The mode that holds when a fixture of this mode comes to a test that may be marked with the other."""
+    marked = _marked(request.node)
+    if marked is None or f"smena_{mode}" in inspect.signature(request.function).parameters:
+        return mode
+    return marked
 
 
 @pytest.fixture
