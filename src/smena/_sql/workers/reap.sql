@@ -1,25 +1,25 @@
 -- Gives a page of a dead incarnation's jobs to others. Which of them killed the worker cannot be seen: each becomes a
 -- suspect and runs next alone. Only a suspect that dies is counted as crashed; the third crash is terminal.
 -- A job found in company is never failed here: its last attempt is given back, so that it gets its run alone.
+-- Judged is the row as it was locked, not as the statement's snapshot has it: a start mark may have come in between.
 with page as materialized (
   select * from unnest(:lanes::int[], :los::bigint[], :his::bigint[]) as p(lane, lo, hi)
 ), found as materialized (
   select f.* from page p cross join lateral (
-    select j.lane, j.pos from smena.job j
+    select j.lane, j.pos, j.id, j.state, j.repeats, j.crashes, j.attempt, j.max_attempts from smena.job j
     where j.lane = p.lane and j.pos between p.lo and p.hi and j.worker = :dead::bigint and j.state in ('l', 'm')
     for update skip locked) f
 ), judged as materialized (
-  select j.lane, j.pos, s.id as suspects, l.kind = 's' as suspect, c.job_id is not null as cancelled,
+  select f.lane, f.pos, s.id as suspects, l.kind = 's' as suspect, c.job_id is not null as cancelled,
     case
-      when j.state = 'm' and not j.repeats then 'u'::"char"
+      when f.state = 'm' and not f.repeats then 'u'::"char"
       when c.job_id is not null then 'c'
-      when l.kind = 's' and (coalesce(j.crashes, 0) + 1 >= 3 or j.attempt >= j.max_attempts) then 'f'
+      when l.kind = 's' and (coalesce(f.crashes, 0) + 1 >= 3 or f.attempt >= f.max_attempts) then 'f'
       else 'r' end as verdict
   from found f
-  join smena.job j on j.lane = f.lane and j.pos = f.pos
-  join smena.lanes l on l.id = j.lane
+  join smena.lanes l on l.id = f.lane
   join smena.lanes s on s.queue = l.queue and s.priority = l.priority and s.kind = 's'
-  left join smena.cancel_requests c on c.job_id = j.id
+  left join smena.cancel_requests c on c.job_id = f.id
 ), moved as (
   update smena.job j set
     state = v.verdict,
