@@ -42,7 +42,7 @@ class Process:
             )
 
     def signal(self, number: int) -> None:
-        os.kill(self.child.pid, number)
+        self.child.send_signal(number)
 
     def kill(self) -> None:
         self.child.kill()
