@@ -110,6 +110,19 @@ async def test_late_commit_below_a_claimed_position_is_found(database: str, open
 
 
 @scenario
+async def test_late_jobs_are_lifted_in_their_order(database: str) -> None:
+    async with Kernel(database) as kernel:
+        worker, floor, writer = await cast(kernel)
+        await writer.execute("begin")
+        late = await kernel.enqueue(100, on=writer)
+        await overtake(kernel, worker)
+        await kernel.passes(floor)
+        await kernel.passes(floor, every=HOLES_AFTER + 0.5)
+        await writer.commit()
+        assert late == await found(kernel, worker, floor, within=2)
+
+
+@scenario
 async def test_worker_that_only_remembers_how_far_it_came_loses_a_late_commit(database: str) -> None:
     """The negative control: the same history with nobody to look after the floor."""
     async with Kernel(database) as kernel:

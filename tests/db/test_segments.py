@@ -175,7 +175,7 @@ async def test_segment_with_an_open_transaction_in_it_stays(database: str) -> No
 async def test_ready_work_left_in_an_old_segment_is_lifted_and_the_segment_dropped(database: str) -> None:
     async with Kernel(database) as kernel:
         await done(kernel)
-        left = await kernel.enqueue(3)
+        left = await kernel.enqueue(100)
         hi = await outgrow(kernel)
         assert ["job_s1"] == await Segments("smena").tidy(kernel.main)
         lifted = await kernel.rows(
