@@ -15,7 +15,11 @@ from fix_database import dsn_of
 
 
 class Wire:
-    """Listens on a Unix socket and passes everything on. `answers`: how often the server has said that it is ready."""
+    """Listens on a Unix socket and passes everything on.
+
+    answers      how often the server has said that it is ready
+    lose_answer  set it, and the server's next answer is lost with its connection
+    """
 
     def __init__(self, dsn: str, folder: Path) -> None:
         parts = conninfo_to_dict(dsn)
@@ -26,6 +30,7 @@ class Wire:
         self._ends: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self.answers = 0
+        self.lose_answer = False
         self.dsn = dsn_of(f"{dsn}&host={folder}", str(parts["dbname"]))
         self._start(self._accept)
 
@@ -62,6 +67,11 @@ class Wire:
         rest = b""
         try:
             while data := source.recv(65536):
+                if self.lose_answer:
+                    self.lose_answer = False
+                    target.shutdown(socket.SHUT_RDWR)
+                    source.shutdown(socket.SHUT_RDWR)
+                    return
                 rest += data
                 while len(rest) >= 5 and len(rest) > (length := int.from_bytes(rest[1:5], "big")):
                     self.answers += rest[:1] == b"Z"
@@ -71,12 +81,16 @@ class Wire:
         except OSError:
             pass
 
-    def close(self) -> None:
+    def hang_up(self) -> None:
+        """Nobody gets through any more."""
         for end in [self._listener, *self._ends]:
             # Closing alone would not wake the thread that waits there.
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+    def close(self) -> None:
+        self.hang_up()
         for thread in self._threads:
             thread.join(5)
 

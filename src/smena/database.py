@@ -2,11 +2,10 @@
 
 Without `conn`, an operation runs here on a connection of the app's own, and is run again when the row it wanted was
 just on its way to another place. Programs use these connections from many threads and event loops, and fork:
-  a thread      takes a connection of the one pool
-  an event loop has a pool of its own. A loop that ended without `aclose` leaves connections behind; they are closed
-                when the next loop comes, and by `close`
-  a fork        leaves its parent's connections alone, neither used nor closed, and opens its own
-  a restart     of the server ends idle connections; that is noticed when one is taken, and another is taken
+  threads        share a few connections
+  an event loop  has as many of its own; what a loop that has ended leaves behind is closed when another one comes
+  a forked child leaves its parent's connections alone, and opens its own
+No thread and no task works in the background. A pool that grows by a task was seen to keep `asyncio.run` from ending.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ import atexit
 import os
 import re
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from weakref import WeakSet
 
 import psycopg
 from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from smena._drivers import arun, run
 from smena._ops.operation import Operation
 from smena._sql import in_schema
 from smena.errors import ConfigurationError, DatabaseError, DatabaseUnavailable, RowMoved
+from smena.kept import Kept
 
 if TYPE_CHECKING:
     from smena.embedded import Server
@@ -38,6 +37,10 @@ T = TypeVar("T")
 
 _TRIES = 5
 _CONNECT_TIMEOUT = 10.0
+_PATIENCE = 10.0
+
+# One statement costs one round trip; where several belong together, `whole` says so.
+_OWN = {"autocommit": True, "fallback_application_name": "smena"}
 
 # A pooler that gives each transaction another server connection: prepared statements are not found there.
 _POOLED = (InvalidSqlStatementName, DuplicatePreparedStatement)
@@ -65,13 +68,14 @@ class Database:
         self._pool_size = pool_size
         self._embedded: Server | None = None
         self._embedded_by = 0
-        self._pool: ConnectionPool[Any] | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, _OnLoop] = {}
         self._lock = threading.Lock()
+        self._threads = _Threads(pool_size)
+        self._loops: dict[asyncio.AbstractEventLoop, _OnLoop] = {}
         self._prepares = True
         self.stand_in: StandIn | None = None
         _watch_forks()
         _databases.add(self)
+        weakref.finalize(self, _close_all, self._threads, self._loops)
 
     @property
     def dsn(self) -> str:
@@ -144,93 +148,74 @@ class Database:
 
     @contextmanager
     def _own(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of the pool, on which each statement commits by itself."""
-        pool = self._opened()
+        """A connection on which each statement commits by itself."""
+        gate, kept = self._threads.gate, self._threads.kept
+        if not gate.acquire(timeout=_PATIENCE):
+            raise self._too_many()
         try:
-            own = pool.getconn()
-            # As often as the pool may hold connections that the server has ended.
-            for _ in range(self._pool_size):
-                if _is_alive(own):
-                    break
-                pool.putconn(own)
-                own = pool.getconn()
-        except PoolTimeout as error:
-            raise self._unreachable(error) from error
-        if not self._prepares:
-            own.prepare_threshold = None
-        try:
-            yield own
-        except psycopg.OperationalError as error:
-            if own.broken:
-                raise self._broken(error) from error
-            raise
+            own = kept.take() or connect(self.dsn, **_OWN)
+            try:
+                if not self._prepares:
+                    own.prepare_threshold = None
+                yield own
+            except psycopg.OperationalError as error:
+                if own.broken:
+                    raise self._broken(error) from error
+                raise
+            finally:
+                kept.give(own)
         finally:
-            pool.putconn(own)
+            gate.release()
 
     @asynccontextmanager
     async def _aown(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        pool = await self._aopened()
+        here = self._here()
         try:
-            own = await pool.getconn()
-            for _ in range(self._pool_size):
-                if _is_alive(own):
-                    break
-                await pool.putconn(own)
-                own = await pool.getconn()
-        except PoolTimeout as error:
-            raise self._unreachable(error) from error
-        if not self._prepares:
-            own.prepare_threshold = None
+            async with asyncio.timeout(_PATIENCE):
+                await here.gate.acquire()
+        except TimeoutError:
+            raise self._too_many() from None
         try:
-            yield own
-        except psycopg.OperationalError as error:
-            if own.broken:
-                raise self._broken(error) from error
-            raise
+            own = here.kept.take()
+            if own is None:
+                own = await aconnect(await self._adsn(), **_OWN)
+            try:
+                if not self._prepares:
+                    own.prepare_threshold = None
+                yield own
+            except psycopg.OperationalError as error:
+                if own.broken:
+                    raise self._broken(error) from error
+                raise
+            finally:
+                here.kept.give(own)
         finally:
-            await pool.putconn(own)
+            here.gate.release()
 
-    def _opened(self) -> ConnectionPool[Any]:
-        pool = self._pool
-        if pool is None:
-            dsn = self.dsn
-            with self._lock:
-                pool = self._pool
-                if pool is None:
-                    # The first connection is made by hand: its error says what is wrong, a pool's only that it waited.
-                    connect(dsn).close()
-                    pool = self._pool = ConnectionPool(dsn, open=True, num_workers=1, **self._pool_options())
-        return pool
+    async def _adsn(self) -> str:
+        if self._given or os.environ.get("SMENA_DSN"):
+            return self.dsn
+        # Starting an embedded server takes seconds.
+        return await asyncio.to_thread(lambda: self.dsn)
 
-    async def _aopened(self) -> AsyncConnectionPool[Any]:
+    def _here(self) -> _OnLoop:
         loop = asyncio.get_running_loop()
         here = self._loops.get(loop)
         if here is None:
             self._leave_ended_loops()
-            here = self._loops[loop] = _OnLoop()
-        if here.pool is None:
-            async with here.lock:
-                if here.pool is None:
-                    dsn = await asyncio.to_thread(lambda: self.dsn)
-                    await (await aconnect(dsn)).close()
-                    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-                        dsn, open=False, num_workers=1, configure=here.note, **self._pool_options()
-                    )
-                    await pool.open()
-                    here.pool = pool
-        return here.pool
+            here = self._loops[loop] = _OnLoop(self._pool_size)
+        return here
 
-    def _pool_options(self) -> dict[str, Any]:
-        return {
-            "min_size": 0,
-            "max_size": self._pool_size,
-            "timeout": _CONNECT_TIMEOUT,
-            "name": "smena",
-            "kwargs": {"autocommit": True, "fallback_application_name": "smena"},
-        }
+    def _leave_ended_loops(self) -> None:
+        for loop in [loop for loop in list(self._loops) if loop.is_closed()]:
+            if (there := self._loops.pop(loop, None)) is not None:
+                there.kept.close()
 
-    def _unreachable(self, error: Exception) -> DatabaseUnavailable:
-        return DatabaseUnavailable(f"no connection to {masked(self.dsn)} within {_CONNECT_TIMEOUT:g} s: {error}")
+    def _too_many(self) -> DatabaseUnavailable:
+        return DatabaseUnavailable(
+            f"all {self._pool_size} connections of the app to {masked(self.dsn)} have been in use for {_PATIENCE:g} s: "
+            "give Smena a larger pool_size="
+        )
 
     def _broken(self, error: Exception) -> DatabaseUnavailable:
         return DatabaseUnavailable(
@@ -239,30 +224,21 @@ class Database:
         )
 
     def close(self) -> None:
-        """Closes the sync connections, what ended event loops left behind, and leaves the embedded server."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
-        self._leave_ended_loops()
+        """Closes the app's connections, those in use when they are given back, and leaves the embedded server."""
+        _close_all(self._threads, self._loops)
         self._stop_embedded()
 
     async def aclose(self) -> None:
-        """Closes the async connections of the running loop, and the rest."""
-        here = self._loops.pop(asyncio.get_running_loop(), None)
-        if here is not None and here.pool is not None:
-            await here.pool.close()
+        """`close` for an async program."""
         await asyncio.to_thread(self.close)
 
-    def _leave_ended_loops(self) -> None:
-        for loop, there in list(self._loops.items()):
-            if loop.is_closed() and self._loops.pop(loop, None) is not None:
-                there.abandon()
-
     def _leave_to_parent(self) -> None:
-        _of_parents.append((self._pool, self._loops))
-        self._pool = None
-        self._loops = {}
+        self._threads.kept.leave_to_parent()
+        for there in self._loops.values():
+            there.kept.leave_to_parent()
+        self._loops.clear()
+        # The parent's other threads may have held these, and do not exist here.
+        self._threads.gate = threading.BoundedSemaphore(self._pool_size)
         self._lock = threading.Lock()
 
     def _stop_embedded(self) -> None:
@@ -274,37 +250,31 @@ class Database:
         server.stop()
 
 
+class _Threads:
+    """The connections that the threads share."""
+
+    def __init__(self, most: int) -> None:
+        self.gate = threading.BoundedSemaphore(most)
+        self.kept: Kept[psycopg.Connection[Any]] = Kept()
+
+
 class _OnLoop:
-    """What belongs to one event loop."""
+    """The connections of one event loop."""
 
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.pool: AsyncConnectionPool[Any] | None = None
-        self._connections: WeakSet[psycopg.AsyncConnection[Any]] = WeakSet()
-
-    async def note(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        self._connections.add(connection)
-
-    def abandon(self) -> None:
-        """Closes the connections of a loop that has ended, on which nothing can be awaited any more."""
-        for connection in list(self._connections):
-            connection.pgconn.finish()
+    def __init__(self, most: int) -> None:
+        self.gate = asyncio.BoundedSemaphore(most)
+        self.kept: Kept[psycopg.AsyncConnection[Any]] = Kept()
 
 
-def _is_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """False if the server has ended this idle connection. Costs no round trip."""
-    try:
-        # Reads what has come, without waiting: first the server's last words, if any, then the end of the stream.
-        connection.pgconn.consume_input()
-        connection.pgconn.consume_input()
-    except psycopg.OperationalError:
-        return False
-    return True
+def _close_all(threads: _Threads, loops: dict[asyncio.AbstractEventLoop, _OnLoop]) -> None:
+    kept, threads.kept = threads.kept, Kept()
+    kept.close()
+    with suppress(KeyError):
+        while True:
+            loops.popitem()[1].kept.close()
 
 
-_databases: WeakSet[Database] = WeakSet()
-# Never looked at again: their locks may be held by threads that the child does not have.
-_of_parents: list[Any] = []
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 
 
 @cache

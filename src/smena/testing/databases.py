@@ -7,7 +7,6 @@ PostgreSQL's own default strategy (wal_log): measured, it is the faster one on a
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from smena import _migrations
-from smena.database import Database, checked_dsn
+from smena.database import checked_dsn
 
 if TYPE_CHECKING:
     from smena.app import Smena
@@ -82,12 +81,12 @@ def on_database(app: Smena, dsn: str) -> Iterator[Smena]:
     database = app.database
     checked_dsn(dsn)
     before = database._given
-    _close(database)
+    database.close()
     database._given = dsn
     try:
         yield app
     finally:
-        _close(database)
+        database.close()
         database._given = before
 
 
@@ -102,35 +101,6 @@ def dsn_of(server_dsn: str, database: str) -> str:
     return (
         f"postgresql://{login}{'@' if login else ''}/{quote(database, safe='')}?{urlencode(options, quote_via=quote)}"
     )
-
-
-def _close(database: Database) -> None:
-    """Closes what `Database.close` cannot too: the pools of event loops that will run again."""
-    for loop, there in list(database._loops.items()):
-        if loop.is_closed():
-            continue
-        database._loops.pop(loop)
-        if there.pool is None:
-            continue
-        closing = there.pool.close()
-        if not loop.is_running():
-            loop.run_until_complete(closing)
-        elif _runs_here(loop):
-            _closings.add(closed := loop.create_task(closing))
-            closed.add_done_callback(_closings.discard)
-        else:
-            asyncio.run_coroutine_threadsafe(closing, loop).result()
-    database.close()
-
-
-_closings: set[asyncio.Task[None]] = set()
-
-
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 @contextmanager
