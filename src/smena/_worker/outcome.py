@@ -62,7 +62,7 @@ def unfit(job: ClaimedJob, kind_name: str, message: str) -> Row:
     detail = {"message": message}
     if since < _UNFIT_GRACE:
         return _row("s", None, delay=_UNFIT_PAUSE, back=True, unfit=True, kind=kind_name, side="ours", detail=detail)
-    return _row("f", "failed", kind=kind_name, side="ours", detail=detail, head=_frees_key(job))
+    return _row("f", "failed", back=True, kind=kind_name, side="ours", detail=detail, head=_frees_key(job))
 
 
 def cancelled(job: ClaimedJob, reason: str | None, *, back: bool = False) -> Row:

@@ -19,7 +19,6 @@ import os
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -93,7 +92,7 @@ class Worker:
         self._shift = Shift()
         self._retiring: set[int] = set()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._links: set[Link] = set()
         self.started = asyncio.Event()
 
     # Starting
@@ -154,7 +153,7 @@ class Worker:
     async def _open(self) -> Link:
         # What a statement claimed that had no answer for a lease term belongs to others, or soon will.
         link = await open_link(self._dsn, patience=max(5.0, self.lease))
-        self._links.add(link)
+        self._links = {known for known in self._links if not known.closed} | {link}
         return link
 
     async def _register(self, incarnation: int) -> None:
@@ -324,6 +323,8 @@ class Worker:
         closing = asyncio.create_task(self._close_incarnations())
         await asyncio.wait([closing], timeout=5)
         await self._end([closing])
+        for link in self._links:
+            await link.close()
         await asyncio.to_thread(self.keeper.stop)
         telemetry.emit("worker.stopped", worker=self.name, finished=self.slots.finished)
 
