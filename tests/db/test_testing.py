@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 
 from callers import CALLERS, Caller, on_a_loop
 from smena import Cancel, JobState, OutcomeUnknown, Permanent, Retry, Smena, Snooze, current_job
+from smena._worker.process import Worker, WorkerOptions
 from smena.errors import ConfigurationError, CopiedDatabase
 from smena.testing import (
     Drained,
@@ -130,6 +131,64 @@ def test_every_outcome_is_counted_as_the_store_has_it(app: Smena, drained: Drain
     ]
     assert {"OUTCOME_UNKNOWN", "VALIDATION", "ERROR"} == {failure.kind for failure in result.failures}
     check_nothing_is_held(app)
+
+
+def test_store_is_left_as_a_worker_leaves_it(app: Smena, empty_database: str) -> None:
+    @app.task(name="work", retry=TWICE, failures={LookupError: "NOT_FOUND"})
+    async def work(how: str) -> Any:
+        match how:
+            case "value":
+                return {"attempt": current_job().attempt, "key": how}
+            case "snooze":
+                return Snooze(600)
+            case "cancel":
+                return Cancel("not wanted")
+            case "unknown":
+                raise OutcomeUnknown("no answer", probe_key="p1")
+            case "mapped":
+                raise LookupError(how)
+            case "retry":
+                raise ConnectionError("refused")
+            case "bad result":
+                return object()
+        return None
+
+    @app.task(name="once", repeat=False, timeout=0.05)
+    async def once() -> None:
+        await asyncio.Event().wait()
+
+    def enqueue() -> None:
+        hows = ("value", "snooze", "cancel", "unknown", "mapped", "retry", "bad result", "none")
+        work.enqueue_many([(how,) for how in hows])
+        work.using(order_key="k").enqueue_many([(how,) for how in ("value", "mapped", "cancel", "retry", "none")])
+        work.using(unique_key="u", headers={"a": "b"}).enqueue("value")
+        work.using(expires_in=0).enqueue("value")
+        work.using(run_in=600).enqueue("value")
+        once.enqueue()
+
+    def left() -> Any:
+        jobs = rows(
+            app,
+            "select id, state, attempt, attempts_total, snoozes, crashes, requeues, result, failure_kind, failure_side,"
+            " failure_detail - 'traceback' as detail, started_at is null as fresh, finished_at is null as open"
+            " from smena.jobs order by id",
+        )
+        history = rows(
+            app,
+            "select job_id, attempt, outcome, kind, side, detail - 'traceback' as detail from smena.attempts"
+            " order by job_id, attempt, outcome",
+        )
+        return jobs, history, rows(app, "select order_key, job_id from smena.order_heads")
+
+    enqueue()
+    drain(app)
+    drained = left()
+    with on_database(app, empty_database):
+        app.migrate()
+        enqueue()
+        asyncio.run(Worker(app, WorkerOptions(until_empty=True, concurrency=1)).run())
+        assert left() == drained
+    assert {"done", "failed", "unknown", "cancelled", "scheduled", "blocked"} == {job["state"] for job in drained[0]}
 
 
 def test_failure_tells_what_to_look_at(app: Smena, drained: Drain) -> None:
@@ -276,7 +335,7 @@ def test_time_out_is_the_workers(app: Smena, drained: Drain) -> None:
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    slow = app.task(hang, name="slow") if False else app.task(name="slow", timeout=0.02, retry=TWICE)(hang)
+    slow = app.task(name="slow", timeout=0.02, retry=TWICE)(hang)
     once = app.task(name="once", timeout=0.02, repeat=False)(hang)
     slow.enqueue()
     once.enqueue()
@@ -724,12 +783,11 @@ def test_manual_inside_inline_stores_jobs(app: Smena) -> None:
     assert 1 == len(rows(app))
 
 
-def test_app_goes_to_another_database_and_back(app: Smena, smena_database: str, empty_database: str) -> None:
+def test_app_goes_to_another_database_and_back(app: Smena, empty_database: str) -> None:
     @app.task
     def charge() -> None: ...
 
     home = app.database.dsn
-    app.migrate()
     charge.enqueue()
     with asyncio.Runner() as runner, on_database(app, empty_database):
         app.migrate()
