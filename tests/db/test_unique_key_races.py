@@ -42,9 +42,7 @@ async def failed(kernel: Kernel) -> int:
     "rows",
     [
         pytest.param(jobs.CHUNK_ROWS, id="one statement"),
-        pytest.param(
-            10, id="several statements", marks=pytest.mark.xfail(reason="keys are sorted within a statement only")
-        ),
+        pytest.param(10, id="several statements"),
     ],
 )
 @scenario
@@ -98,7 +96,6 @@ async def test_stale_hold_is_not_taken_over_when_its_job_was_requeued_meanwhile(
         assert [Enqueued(id, created=False)] == await store_after(kernel, requeue)
 
 
-@pytest.mark.xfail(reason="a new hold has the version of the old one")
 @scenario
 async def test_stale_hold_is_not_taken_over_when_it_was_pruned_and_its_job_requeued_meanwhile(database: str) -> None:
     async with Kernel(database) as kernel:
@@ -111,7 +108,6 @@ async def test_stale_hold_is_not_taken_over_when_it_was_pruned_and_its_job_reque
         assert [Enqueued(id, created=False)] == await store_after(kernel, requeue)
 
 
-@pytest.mark.xfail(reason="a hold is known by its version, not by its job")
 @scenario
 async def test_stale_hold_is_taken_over_by_one_enqueuer_and_not_by_a_second_one(database: str) -> None:
     async with Kernel(database) as kernel:
@@ -126,7 +122,6 @@ async def test_stale_hold_is_taken_over_by_one_enqueuer_and_not_by_a_second_one(
         assert [Enqueued(winners[0].id, created=False)] == loser
 
 
-@pytest.mark.xfail(reason="stale holds are dropped in any order")
 @scenario
 async def test_take_overs_of_many_stale_holds_do_not_wait_for_each_other_in_a_circle(database: str) -> None:
     async with Kernel(database) as kernel:
@@ -165,7 +160,6 @@ async def test_requeue_waits_for_a_takeover_under_way(database: str, outcome: st
         assert 1 == active
 
 
-@pytest.mark.xfail(strict=False, reason="a hold is known by its version, not by its job")
 @pytest.mark.parametrize("seed", range(3))
 @scenario
 async def test_no_two_jobs_of_a_key_are_active_whoever_races(database: str, seed: int) -> None:

@@ -157,7 +157,7 @@ create table smena.unique_keys (
   job_id bigint not null,
   mode text not null check (mode in ('active', 'waiting', 'forever', 'seconds')),
   expires_at timestamptz,
-  version int not null default 0,
+  version bigint not null default (random() * 1e15)::bigint,  -- of this hold: a later one of the same key has another
   primary key (queue, unique_key)
 ) with (fillfactor = 70);
 

@@ -53,11 +53,17 @@ class NewJob:
 
 def enqueue(order: Order, jobs: Sequence[NewJob]) -> Operation[list[Enqueued]]:
     """Stores jobs; what comes back is in the order of `jobs`."""
+    places = list(range(len(jobs)))
+    if len(list(_chunks(jobs))) > 1 and any(job.unique_key is not None for job in jobs):
+        # A statement takes its keys in sorted order. Over several statements the jobs themselves are sorted, so that
+        # two calls never wait for each other in a circle.
+        places.sort(key=lambda n: jobs[n].unique_key or "")
     enqueued: list[Enqueued] = []
-    for chunk in _chunks(jobs):
+    for chunk in _chunks([jobs[n] for n in places]):
         store = _store_unique if any(job.unique_key is not None for job in chunk) else _store
         enqueued += yield from store(order, chunk)
-    return enqueued
+    answers = dict(zip(places, enqueued, strict=True))
+    return [answers[n] for n in range(len(jobs))]
 
 
 def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
@@ -126,7 +132,7 @@ def _store_unique(order: Order, jobs: Sequence[NewJob]) -> Operation[list[Enqueu
             break
         keys = sorted({job.unique_key for _, job in pending if job.unique_key is not None})
         holds = yield Query("jobs/unique_holds", {"queue": order.queue, "keys": json.dumps(keys)})
-        stale = [{"u": key, "v": version} for key, _, version, is_stale in holds if is_stale]
+        stale = [{"u": key, "j": id, "v": version} for key, id, version, is_stale in holds if is_stale]
         holder = {key: id for key, id, _, is_stale in holds if not is_stale}
         for n, job in pending:
             if job.unique_key in holder:

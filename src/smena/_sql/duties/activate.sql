@@ -12,14 +12,17 @@ with recursive keys(queue, order_key) as (
   where not exists (select from smena.order_heads h where h.queue = k.queue and h.order_key = k.order_key)
   limit :page::int
 ), first as materialized (
-  select f.lane, f.pos from idle i cross join lateral (
-    select b.lane, b.pos from smena.job_parked b
+  select i.queue, i.order_key, f.lane, f.pos, f.id from idle i cross join lateral (
+    select b.lane, b.pos, b.id from smena.job_parked b
     where b.state = 'b' and b.queue = i.queue and b.order_key = i.order_key
     order by b.id limit 1) f
 ), locked as materialized (
-  select b.lane, b.pos, b.id, b.queue, b.order_key
-  from first f join smena.job_parked b on b.lane = f.lane and b.pos = f.pos
-  where b.state = 'b' for update of b skip locked
+  -- Named by both its keys, so that no index makes this a walk.
+  select l.* from first f cross join lateral (
+    select b.lane, b.pos, b.id, b.queue, b.order_key from smena.job_parked b
+    where b.lane = f.lane and b.pos = f.pos
+      and b.state = 'b' and b.queue = f.queue and b.order_key = f.order_key and b.id = f.id
+    for update skip locked) l
 ), headed as (
   insert into smena.order_heads (queue, order_key, job_id)
   select queue, order_key, id from locked order by queue, order_key

@@ -1,6 +1,6 @@
--- Stores jobs that have a unique key, those whose key is free. A key that another open transaction holds is waited
--- for; if that transaction rolls back, the job is stored here. Keys are taken in sorted order, against deadlocks.
--- A job is left out when its key is held: `jobs/unique_holds` tells by whom.
+-- Stores jobs of which some have a unique key: those without one, and those whose key is free. A key that another open
+-- transaction holds is waited for; if that transaction rolls back, the job is stored here. Keys are taken in sorted
+-- order, against deadlocks. A job is left out when its key is held: `jobs/unique_holds` tells by whom.
 with lane as (
   select l.id, l.queue from smena.lanes l join smena.queues q on q.id = l.queue
   where q.name = :queue::text and l.priority = :priority::int and l.kind = 'n'
@@ -14,6 +14,7 @@ with lane as (
   insert into smena.unique_keys (queue, unique_key, job_id, mode, expires_at)
   select l.queue, i.u, i.id, :mode::text, clock_timestamp() + make_interval(secs => :hold_for::float8)
   from input i, lane l
+  where i.u is not null
   order by i.u, i.n
   on conflict do nothing
   returning job_id
@@ -26,7 +27,8 @@ with lane as (
     :task::text, i.a, :max_attempts::int, :repeats::bool, i.run_at,
     clock_timestamp() + make_interval(secs => :expires_in::float8), i.o,
     case when i.o is not null then :after_failed::text::"char" end, i.u, i.i, :headers::text::jsonb
-  from input i join held h on h.job_id = i.id, lane l
+  from input i left join held h on h.job_id = i.id, lane l
+  where i.u is null or h.job_id is not null
   order by i.id
   returning id
 )
