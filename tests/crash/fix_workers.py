@@ -31,6 +31,7 @@ class Process:
             "EFFECTS_DSN": effects,
             "PYTHONPATH": path,
             "NOTES": str(folder / "notes"),
+            "LET_GO": str(folder / "let-go"),
         }
         environment = {**os.environ, **ours}
         with self.log.open("wb") as log:
@@ -112,6 +113,10 @@ class Shop:
             *self.query("select * from smena.claims limit 20"),
         ]
 
+    def let_go(self) -> None:
+        """The handlers of `held` may end."""
+        (self.folder / "let-go").touch()
+
     def read_notes(self) -> int:
         """Enters what the handlers noted in the file; returns how many attempts that are."""
         notes = self.folder / "notes"
@@ -136,7 +141,7 @@ class Shop:
 
     def until_working(self, workers: int) -> None:
         """Waits until so many workers are there, each of which may judge the others."""
-        witnesses = "select count(*) from smena.workers w where smena.is_witness(w)"
+        witnesses = "select count(*) from smena.workers w where not closed and smena.is_witness(w)"
         self.until(lambda: self.value(witnesses) == workers, what=f"{workers} workers have renewed for a lease term")
 
     def until_ended(self, seconds: float = 60) -> None:

@@ -12,6 +12,7 @@ import psycopg
 from smena import Cancel, OutcomeUnknown, Permanent, Retry, Smena, Snooze, current_job
 
 app = Smena()
+LET_GO = os.environ.get("LET_GO", os.devnull)
 EFFECTS = os.environ.get("EFFECTS_DSN", "")
 NOTES = os.open(os.environ.get("NOTES", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -46,6 +47,15 @@ async def work(seconds: float) -> int:
 @app.task(queue="shop", retry=_QUICK)
 async def long_at_first(seconds: float) -> int:
     return await work.function(seconds if current_job().attempt == 1 else 0.0)
+
+
+@app.task(queue="shop", retry=_QUICK)
+async def held() -> int:
+    """Its first attempt runs until the test lets go."""
+    trace = await asyncio.to_thread(Trace)
+    while current_job().attempt == 1 and not await asyncio.to_thread(os.path.exists, LET_GO):
+        await asyncio.sleep(0.05)
+    return await asyncio.to_thread(trace.end)
 
 
 @app.task(queue="shop", retry=_QUICK)

@@ -53,8 +53,7 @@ def test_an_outage_longer_than_the_lease_starts_nothing_twice_but_the_work_of_th
     import shop as module
 
     shop = away_shop
-    outage = LEASE * 2.5
-    module.long_at_first.enqueue_many([(outage + 3,)] * 20)
+    module.held.enqueue_many([()] * 20)
     for _ in range(4):
         shop.worker("--concurrency", "5")
     shop.until(lambda: shop.value("select count(*) from effects") == 20)
@@ -62,8 +61,12 @@ def test_an_outage_longer_than_the_lease_starts_nothing_twice_but_the_work_of_th
     dead = shop.processes[0]
     private_server.crash()
     dead.kill()
-    time.sleep(outage)  # the length of the outage is what is tested
+    time.sleep(LEASE * 2.5)  # the length of the outage is what is tested
     private_server.start()
+    crashed = "select count(*) from smena.attempts where outcome = 'crashed'"
+    shop.until(lambda: shop.value(crashed) == 5, what="the dead worker is reaped")
+    shop.until_working(3)
+    shop.let_go()
     shop.until_ended(60)
     assert {"done": 20} == shop.states()
     theirs = f"exists (select from effects d where d.job = j.id and d.pid = {dead.child.pid})"
@@ -82,7 +85,7 @@ def test_a_server_that_stands_still_for_almost_a_lease_makes_no_worker_look_dead
     import shop as module
 
     shop = away_shop
-    module.work.enqueue_many([(LEASE * 6,)] * 12)
+    module.held.enqueue_many([()] * 12)
     for _ in range(4):
         shop.worker("--concurrency", "3")
     shop.until(lambda: shop.value("select count(*) from effects") == 12)
@@ -92,6 +95,7 @@ def test_a_server_that_stands_still_for_almost_a_lease_makes_no_worker_look_dead
         time.sleep(LEASE * 0.93)  # the length of the outage is what is tested
         private_server.thaw(frozen)
         shop.until_working(4)
+    shop.let_go()
     shop.until_ended(60)
     assert {"done": 12} == shop.states()
     started_once(shop)
