@@ -147,7 +147,6 @@ def pages(plan: dict[str, Any]) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-@pytest.mark.xfail(reason="the worker's OPTIONS have to leave nothing but index scans and nested loops")
 @pytest.mark.parametrize("finished", [0, 1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_no_plan_reads_whole_segments(connection: psycopg.Connection[Any], finished: int) -> None:
     bad: dict[str, list[str]] = {}
@@ -172,7 +171,6 @@ def test_no_plan_reads_whole_segments(connection: psycopg.Connection[Any], finis
     assert {} == bad, bad
 
 
-@pytest.mark.xfail(strict=False, reason="the worker's OPTIONS have to leave nothing but index scans and nested loops")
 @pytest.mark.slow
 def test_plan_made_anew_on_a_full_store_without_statistics_reads_little(connection: psycopg.Connection[Any]) -> None:
     """A plan from the time when the store was empty may read all of it, until somebody discards it."""
