@@ -73,7 +73,8 @@ class Shop:
     def smena(self, *words: str) -> int:
         """Runs one command of the command line on this database and returns its exit code."""
         environment = {**os.environ, "SMENA_DSN": self.dsn}
-        return subprocess.run([sys.executable, "-m", "smena", *words], env=environment, timeout=60).returncode
+        command = [sys.executable, "-m", "smena", *words]
+        return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, timeout=60).returncode
 
     def worker(self, *options: str, dsn: str | None = None) -> Process:
         """Starts a worker. With a `dsn` it comes over another way; its handlers' traces do not."""
