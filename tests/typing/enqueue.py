@@ -36,6 +36,8 @@ async def wrong(connection: Any) -> None:
     charge.enqueue(17)  # type: ignore[call-overload]
     charge.enqueue(17, Decimal(1), colour="red")  # type: ignore[call-overload]
     charge.using(conn=connection).enqueue(17, 29.33)  # type: ignore[call-overload]
+    charge.enqueue("17", Decimal(1), conn=connection)  # type: ignore[call-overload]
+    await charge.aenqueue(17, conn=connection)  # type: ignore[call-overload]
     charge.using(colour="red")  # type: ignore[call-arg]
     await charge.aenqueue(17, "29.33")  # type: ignore[call-overload]
     await charge("17", Decimal(1))  # type: ignore[arg-type]
