@@ -1,7 +1,7 @@
 """A mypy plugin that checks the other arguments of `enqueue(…, conn=connection)` too.
 
-Python's types allow no further keyword beside those of a ParamSpec, so a call with `conn=` is not checked at all without
-the plugin. With it, `enqueue` and `aenqueue` take the task's own parameters and an optional `conn`:
+Python's types allow no further keyword beside those of a ParamSpec, so a call with `conn=` is not checked at all
+without the plugin. With it, `enqueue` and `aenqueue` take the task's own parameters and an optional `conn`:
 
     [tool.mypy]
     plugins = ["smena.mypy_plugin"]
