@@ -116,6 +116,22 @@ async def test_job_that_somebody_holds_locked_does_not_stop_the_rest_and_comes_l
         assert (0, 0) == await leftovers(kernel)
 
 
+@scenario
+async def test_job_of_a_living_worker_among_those_of_a_dead_one_is_left_alone(database: str) -> None:
+    async with Kernel(database) as kernel:
+        dead, living, person = await kernel.claimer(), await kernel.claimer(), await kernel.connect()
+        ids = await kernel.enqueue(3)
+        await person.execute("begin")
+        await kernel.rows("select 1 from smena.job where id = %s for update", ids[1], on=person)
+        assert [ids[0], ids[2]] == [job.id for job in await take(kernel, dead)]
+        await person.rollback()
+        between = await take(kernel, living)
+        await kernel.kill(dead)
+        await kernel.reap()
+        assert ["ready", "running", "ready"] == await kernel.states(ids)
+        assert 1 == await living.finish(between)
+
+
 @pytest.mark.parametrize("outcome", ["commit", "rollback"])
 @scenario
 async def test_claim_under_way_is_waited_for(database: str, outcome: str) -> None:
@@ -277,7 +293,9 @@ async def test_nobody_is_reaped_by_one_who_cannot_know_that_the_database_was_the
                 " where incarnation = %s",
                 reaper.incarnation,
             )
-        await Reap(SCHEMA, every=1.0, witness=lambda: reaper.incarnation).tick(kernel.main)
+        reap = Reap(SCHEMA, every=1.0, witness=lambda: reaper.incarnation)
+        await reap.tick(kernel.main)
+        assert 0 == await reap.reap(kernel.main, dead.incarnation, "w")
         assert "running" == await kernel.state(id)
 
 
