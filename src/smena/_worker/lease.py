@@ -16,7 +16,7 @@ import psycopg
 
 from smena import telemetry
 from smena._sql import statement
-from smena._worker.link import LeaseLink
+from smena._worker.link import LeaseLink, hang_up
 
 
 class LeaseKeeper:
@@ -31,6 +31,7 @@ class LeaseKeeper:
         self._incarnations: set[int] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="smena-lease", daemon=True)
+        self._connection: LeaseLink | None = None
         self.stopping = False
         self.renewed_at = time.monotonic()
 
@@ -38,8 +39,12 @@ class LeaseKeeper:
         self._thread.start()
 
     def stop(self) -> None:
+        """Ends the thread; a renewal that has no answer is not waited for."""
         self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=1)
+        if self._thread.is_alive() and (connection := self._connection) is not None:
+            hang_up(connection)
+            self._thread.join(timeout=1)
 
     def hold(self, incarnation: int) -> None:
         """Renews this incarnation from now on; its row was just made."""
@@ -56,22 +61,24 @@ class LeaseKeeper:
             return sorted(self._incarnations)
 
     def _keep(self) -> None:
-        connection: LeaseLink | None = None
         every = self._lease / 3
         while not self._stop.wait(max(0.0, self.renewed_at + every - time.monotonic())):
             try:
+                connection = self._connection
                 if connection is None or connection.closed:
-                    connection = LeaseLink.connect(
+                    connection = self._connection = LeaseLink.connect(
                         self._dsn, autocommit=True, connect_timeout=max(2, int(every)), application_name="smena lease"
                     )
                     connection.patience = max(1.0, every)
                 self._tick(connection)
-            except psycopg.Error as error:
+            except Exception as error:  # whatever it is: a worker whose lease nobody keeps claims nothing ever again
                 telemetry.emit("database.lost", part="lease", error=str(error).strip())
-                if connection is not None:
-                    connection.close()
-                connection = None
+                self._close()
                 self._stop.wait(min(1.0, every / 4))
+        self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 

@@ -318,28 +318,31 @@ class Worker:
         while (source.in_flight or not self.results.all_known) and time.monotonic() < until:
             source.stir_all()
             await asyncio.sleep(0.01)
-        await self._end(self._tasks)
+        answers = not source.in_flight and self.results.all_known
+        answers = await self._end(self._tasks, patience=2.0 if answers else 0.1) and answers
         await self.slots.stop()
         closing = asyncio.create_task(self._close_incarnations())
-        await asyncio.wait([closing], timeout=5)
-        await self._end([closing])
-        for link in self._links:
+        await asyncio.wait([closing], timeout=5.0 if answers else 1.0)
+        await self._end([closing], patience=0.1)
+        for link in list(self._links):
             await link.close()
         await asyncio.to_thread(self.keeper.stop)
         telemetry.emit("worker.stopped", worker=self.name, finished=self.slots.finished)
 
-    async def _end(self, tasks: Collection[asyncio.Task[Any]]) -> None:
-        """Cancels tasks; those that wait for a silent server find their connections shut."""
+    async def _end(self, tasks: Collection[asyncio.Task[Any]], *, patience: float) -> bool:
+        """Cancels tasks; those that wait for a silent server find their connections shut, and then it is False."""
+        late: set[asyncio.Task[Any]] = set()
         ending = [task for task in tasks if not task.done()]
         for task in ending:
             task.cancel()
         if ending:
-            _, late = await asyncio.wait(ending, timeout=2)
+            _, late = await asyncio.wait(ending, timeout=patience)
             if late:
-                for link in self._links:
+                for link in list(self._links):
                     hang_up(link)
                 await asyncio.wait(late, timeout=2)
         await asyncio.gather(*(task for task in tasks if task.done()), return_exceptions=True)
+        return not late
 
     async def _close_incarnations(self) -> None:
         """Leaves nothing behind: what is still held goes back now, not when the lease runs out."""
