@@ -6,7 +6,7 @@ there for all to renew. After an outage nobody is a witness for one lease term, 
 an expired lease back: nobody takes the living for dead.
 
 For each dead incarnation, in one transaction a page:
-  1. its row, FOR UPDATE SKIP LOCKED: one reaper at a time
+  1. its row, FOR UPDATE SKIP LOCKED: one reaper at a time; marked, so that it is dead for ever and for everybody
   2. its advisory lock, exclusively: a claim of it on its way holds it shared, and then we come again later;
      once held, no claim of it can start, because a claim looks at the lease after taking the lock
   3. its ledger page by page; each job it still holds goes to a fresh position, under (position, incarnation)
@@ -55,6 +55,8 @@ class Reap:
             async with connection.transaction():
                 if not await self._mine(connection, incarnation):
                     return moved
+                if start == 0:
+                    await self._query(connection, "workers/bury", dead=incarnation)
                 values = {
                     "dead": incarnation,
                     "lanes": [row[0] for row in page],
