@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from smena import Cancel, Retry, Smena, Snooze, current_job, telemetry
+from smena import Cancel, Permanent, Retry, Smena, Snooze, current_job, telemetry
 from smena._worker.process import Worker, WorkerOptions
 
 ONCE = Retry(attempts=1)
@@ -86,7 +86,7 @@ async def until(condition: Callable[[], Any]) -> None:
 # What a job leaves behind for the next
 
 
-@pytest.mark.parametrize("is_async", [False])
+@pytest.mark.parametrize("is_async", [True, False])
 def test_context_variables_of_one_job_are_not_those_of_the_next(app: Smena, is_async: bool) -> None:
     customer: contextvars.ContextVar[int] = contextvars.ContextVar("customer", default=0)
     seen: list[tuple[int, int]] = []
@@ -135,6 +135,24 @@ def test_work_that_outlives_its_job_still_knows_whose_it_is(app: Smena) -> None:
     work_while(app, act, concurrency=1)
     assert 5 == len(seen)
     assert all(id == known for id, known in seen.items())
+
+
+def test_a_coroutine_that_a_sync_handler_returns_is_run(app: Smena) -> None:
+    """A decorator around an async function often is a plain function: its job is not done by calling it."""
+    ran: list[int] = []
+
+    async def inner(n: int) -> int:
+        ran.append(current_job().attempt)
+        return n
+
+    def decorated(n: int) -> Any:
+        return inner(n)
+
+    task = app.task(name="decorated")(decorated)
+    job = task.enqueue(17)
+    work(app)
+    assert [1] == ran
+    assert 17 == app.job(job.id).wait(1)
 
 
 # Time-outs
@@ -209,6 +227,32 @@ def test_time_outs_of_the_handlers_own_are_its_own(app: Smena) -> None:
     assert {"TIMEOUT", "ERROR"} >= {
         kind for (kind,) in query(app, "select failure_kind from smena.jobs where failure_kind is not null")
     }
+
+
+def test_a_handler_that_cancels_itself_has_failed(app: Smena) -> None:
+    @app.task(retry=ONCE)
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    @app.task(retry=ONCE)
+    async def cancels_its_child() -> None:
+        child = asyncio.create_task(asyncio.sleep(60))
+        child.cancel()
+        await child
+
+    @app.task
+    async def fine(n: int) -> None:
+        await asyncio.sleep(0)
+
+    for task in (cancels_itself, cancels_its_child):
+        task.enqueue()
+        fine.enqueue_many([(n,) for n in range(10)])
+        worker = work(app, concurrency=1)
+        assert 1 == worker.failed
+    assert {"failed": 2, "done": 20} == states(app)
 
 
 def test_a_handler_may_enqueue_on_the_loop_and_from_a_thread(app: Smena) -> None:
@@ -293,6 +337,52 @@ def test_any_exception_of_a_handler_is_its_failure(app: Smena, make: Callable[[]
 # What is told
 
 
+def test_every_ending_is_told_once_and_counted_as_the_store_counts(app: Smena, events: Events) -> None:
+    @app.task(retry=Retry(attempts=2, first=0, jitter=0))
+    async def ends(how: str) -> Any:
+        match how:
+            case "retry":
+                raise RuntimeError(how)
+            case "permanent":
+                raise Permanent("VALIDATION", how)
+            case "snooze":
+                return Snooze(0) if current_job().token == current_job().id else None
+            case "cancel":
+                return Cancel("not wanted")
+            case "refused":
+                return object()
+
+    @app.task(timeout=0.1, repeat=False)
+    async def must_not_repeat() -> None:
+        await asyncio.sleep(60)
+
+    hows = ["done", "retry", "permanent", "snooze", "cancel", "refused"]
+    jobs = {how: ends.enqueue(how).id for how in hows}
+    jobs["unknown"] = must_not_repeat.enqueue().id
+    query(app, "update smena.job set task = 'nobody.knows' where id = %s", ends.enqueue("unfit").id)
+    jobs["expired"] = ends.using(expires_in=0).enqueue("done").id
+    worker = work(app)
+    told = [(name, fields.get("job")) for name, fields in events if name.startswith("job.")]
+    assert sorted(told, key=str) == sorted(
+        [
+            ("job.retried", jobs["retry"]),
+            ("job.failed", jobs["retry"]),
+            ("job.failed", jobs["permanent"]),
+            ("job.snoozed", jobs["snooze"]),
+            ("job.cancelled", jobs["cancel"]),
+            ("job.cancelled", jobs["expired"]),
+            ("job.result_refused", jobs["refused"]),
+            ("job.unknown", jobs["unknown"]),
+            ("job.unfit", max(jobs.values()) - 1),
+        ],
+        key=str,
+    )
+    assert 3 == sum(fields["count"] for name, fields in events if name == "jobs.finished")
+    assert {"done": 3, "failed": 2, "cancelled": 2, "unknown": 1, "scheduled": 1} == states(app)
+    assert 3 == worker.failed
+    assert ["worker.started", "worker.stopped"] == [name for name, _ in events if name.startswith("worker.")]
+
+
 def test_each_attempt_that_is_not_done_has_its_row(app: Smena) -> None:
     tokens: dict[str, list[int]] = {}
 
@@ -324,6 +414,37 @@ def test_each_attempt_that_is_not_done_has_its_row(app: Smena) -> None:
 
 
 # Stopping
+
+
+def test_a_stop_hands_running_work_back_without_an_attempt(app: Smena, events: Events) -> None:
+    began: list[int] = []
+
+    @app.task(retry=ONCE)
+    async def long() -> None:
+        began.append(current_job().id)
+        await asyncio.sleep(60)
+
+    @app.task(retry=ONCE, repeat=False)
+    async def must_not_repeat() -> None:
+        began.append(current_job().id)
+        await asyncio.sleep(60)
+
+    returned, unsure = long.enqueue().id, must_not_repeat.enqueue().id
+
+    async def act(worker: Worker) -> None:
+        await until(lambda: len(began) == 2)
+
+    worker = work_while(app, act, grace=0)
+    assert [(returned, "ready", 0), (unsure, "unknown", 1)] == query(
+        app, "select id, state, attempt from smena.jobs order by id"
+    )
+    assert [("handed_back", 1), ("unknown", 1)] == query(
+        app, "select outcome, attempt from smena.attempts order by job_id"
+    )
+    assert {("job.handed_back", returned), ("job.unknown", unsure)} == {
+        (name, fields["job"]) for name, fields in events if name.startswith("job.")
+    }
+    assert 1 == worker.failed
 
 
 def test_a_handler_may_see_that_the_worker_stops(app: Smena) -> None:
@@ -367,7 +488,7 @@ def test_a_cancel_request_that_a_thread_ignores_leaves_its_work_done(app: Smena)
     assert "done anyway" == app.job(job.id).wait(1)
 
 
-@pytest.mark.parametrize("part", ["close"])
+@pytest.mark.parametrize("part", ["open", "close"])
 def test_a_lifespan_that_fails_is_told_and_leaves_nothing(database: str, part: str) -> None:
     @asynccontextmanager
     async def lifespan() -> Any:

@@ -50,7 +50,7 @@ def timed_out(job: ClaimedJob, task: Task[..., Any]) -> Row:
     """The attempt took longer than the task's time-out. With `repeat=False` its effect may have happened."""
     detail = {"message": f"the attempt took longer than {task.timeout:g} s"}
     if not task.repeat:
-        return _unknown(Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
+        return _unknown(job, Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
     known = kind("TIMEOUT")
     return _failed(job, task, Failure(known.name, known.side, known.retried, detail))
 
@@ -81,14 +81,13 @@ def interrupted(job: ClaimedJob) -> Row:
     """Stopped by a shutdown: no failure, no back-off, no attempt. A task that must not repeat ends in unknown."""
     if job.rest is not None and not job.rest["repeats"]:
         detail = {"message": "the worker stopped in the middle of an attempt that must not be repeated"}
-        return _unknown(Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
-    return _row("r", "handed_back", back=True)
+        return _unknown(job, Failure("OUTCOME_UNKNOWN", Side.UNDECIDED, False, detail))
+    return handed_back(job)
 
 
 def _failed(job: ClaimedJob, task: Task[..., Any] | None, failure: Failure) -> Row:
     if failure.side is Side.UNDECIDED:
-        telemetry.emit("job.unknown", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind)
-        return _unknown(failure)
+        return _unknown(job, failure)
     if failure.retried and task is not None and job.attempt < job.max_attempts:
         pause = (
             task.retry.pause(job.attempt) if failure.retry_after is None else min(failure.retry_after, 366 * 86400.0)
@@ -108,7 +107,8 @@ def _failed(job: ClaimedJob, task: Task[..., Any] | None, failure: Failure) -> R
     )
 
 
-def _unknown(failure: Failure) -> Row:
+def _unknown(job: ClaimedJob, failure: Failure) -> Row:
+    telemetry.emit("job.unknown", job=job.id, task=job.task, attempt=job.attempt, kind=failure.kind)
     return _row("u", "unknown", kind=failure.kind, side=failure.side.value, detail=dict(failure.detail))
 
 

@@ -102,7 +102,6 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._dsn = await asyncio.to_thread(lambda: self.app.database.dsn)
         store = await asyncio.to_thread(self._look)
-        unsubscribe = telemetry.subscribe(self._count_failures)
         self.results = Results()
         self.slots = Slots(self.options.concurrency, self.app.tasks, self.results, store.installation, self._shift)
         self.source = JobSource(self.slots, self.results, Lanes(), new_incarnation())
@@ -118,6 +117,7 @@ class Worker:
         )
         channels = [Channel(n, self.source, self._open, self._schema, self.name, self._unsure) for n in range(CHANNELS)]
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(telemetry.subscribe(self._count_failures))
             if self.app.lifespan is not None:
                 await stack.enter_async_context(self.app.lifespan())
             self._watch_signals(loop)
@@ -133,7 +133,6 @@ class Worker:
                 await self._work()
             finally:
                 await self._leave()
-                unsubscribe()
                 if self._told:
                     _leave_for_certain()
 
