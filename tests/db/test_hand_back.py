@@ -67,7 +67,6 @@ async def test_incarnation_is_forgotten_when_nothing_of_it_runs(database: str) -
         assert 0 == await kernel.value("select count(*) from smena.claims")
 
 
-@pytest.mark.xfail(reason="positions are drawn in the order of a join")
 @pytest.mark.parametrize("how", ["retire", "settle"])
 @scenario
 async def test_jobs_given_back_keep_their_order(database: str, how: str) -> None:
@@ -83,7 +82,6 @@ async def test_jobs_given_back_keep_their_order(database: str, how: str) -> None
         assert ids == [id for (id,) in await kernel.rows("select id from smena.job where pos > 100 order by pos")]
 
 
-@pytest.mark.xfail(reason="the claim reads `closed` in a snapshot that is older than its advisory lock")
 @scenario
 async def test_claim_that_began_before_its_incarnation_was_retired_takes_nothing(database: str) -> None:
     """It waits for the row of a result that comes with it, and so has not yet taken the lock that retiring looks at."""
@@ -109,7 +107,6 @@ async def test_claim_that_began_before_its_incarnation_was_retired_takes_nothing
         assert [None] == [row[1] for row in await claim]
 
 
-@pytest.mark.xfail(reason="the request is dropped with the attempt that it came too late for")
 @pytest.mark.parametrize("to", ["retry", "hand-back", "retire"])
 @scenario
 async def test_cancelled_job_whose_attempt_ends_before_it_is_told_does_not_run_again(database: str, to: str) -> None:

@@ -65,7 +65,8 @@ def test_a_claim_looks_back_one_second_but_not_over_a_thousand_positions() -> No
     lane.claimed(100, 0, 10.0)
     lane.claimed(600, 0, 10.5)
     assert 0 == lane.floor(10.9), "within the second: where the floor was before"
-    assert 100 == lane.floor(11.6)
+    assert 100 == lane.floor(11.2)
+    assert 600 == lane.floor(11.6), "a second after the last claim nothing is looked at again"
     lane.claimed(5_000, 0, 11.7)
     assert 5_000 == lane.floor(11.8), "too far to walk: stragglers are reported instead"
 

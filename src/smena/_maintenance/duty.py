@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import psycopg
 
 from smena import telemetry
+from smena._worker.link import Link
 from smena.errors import DatabaseError
 
 Connection = psycopg.AsyncConnection[Any]
@@ -35,7 +36,7 @@ class Duties:
 
     async def run(self) -> None:
         """Runs for as long as the process lives. A tick that raises is told of and comes again."""
-        connection: Connection | None = None
+        connection: Link | None = None
         try:
             while True:
                 if not self._mine():
@@ -47,6 +48,7 @@ class Duties:
                 try:
                     if connection is None or connection.closed:
                         connection = await self._connect()
+                    await connection.plan_anew()
                     await self._turn(connection)
                 except (psycopg.OperationalError, psycopg.InterfaceError, OSError, DatabaseError) as error:
                     telemetry.emit("database.lost", part="duties", error=str(error).strip())

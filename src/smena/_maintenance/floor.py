@@ -33,10 +33,14 @@ the last *completed* xid plus one, below that of a transaction still running. Bo
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import psycopg
 
 from smena import telemetry
 from smena._drivers.psycopg import aexecute
@@ -214,7 +218,17 @@ async def rewind(connection: Connection, schema: str, least: int = 0) -> int:
     head, target = await _positions(connection, schema, least)
     if head >= target:
         return head  # the usual case, and no lock is taken for it
+    while True:
+        try:
+            return await _rewind(connection, schema, least)
+        except psycopg.errors.LockNotAvailable:
+            # A long enqueuer is in the way: nobody shall queue behind us for long.
+            await asyncio.sleep(random.uniform(0.2, 1.0))
+
+
+async def _rewind(connection: Connection, schema: str, least: int) -> int:
     async with connection.transaction():
+        await connection.execute("set local lock_timeout = '1s'")
         await aexecute(connection, Query("floor/lock_log"), schema)
         was, target = await _positions(connection, schema, least)
         if was < target:

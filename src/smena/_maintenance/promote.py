@@ -39,4 +39,5 @@ class Promote:
         if full:
             self._full_at = time.monotonic() + max(10.0, 20 * (time.monotonic() - began))
         due = (await aexecute(connection, Query("duties/next_due"), self._schema))[0][0]
-        return EVERY if due is None else min(EVERY, max(0.01, due))
+        # What is due and was not moved is in somebody's hands, or was committed late: the full pass comes for it.
+        return EVERY if due is None or due <= 0 else min(EVERY, max(0.01, due))

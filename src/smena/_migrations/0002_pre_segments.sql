@@ -100,3 +100,13 @@ language sql stable as $$
     and w.unbroken_since <= clock_timestamp() - make_interval(secs => w.lease)
     and pg_postmaster_start_time() <= clock_timestamp() - make_interval(secs => w.lease)
 $$;
+
+-- May this incarnation claim? Volatile, so that it looks with a snapshot of its own: the claim's may be older than the
+-- advisory lock under which it asks, and not know that the incarnation was closed or reaped.
+create function smena.may_claim(of_incarnation bigint) returns bool
+language plpgsql volatile as $$
+begin
+  return exists (
+    select from smena.workers w
+    where w.incarnation = of_incarnation and w.claimed_until > clock_timestamp() and not w.closed);
+end $$;

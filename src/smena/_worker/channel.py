@@ -62,6 +62,7 @@ class Channel:
                 connection = await self._connect()
                 async with psycopg.AsyncRawCursor(connection) as cursor:
                     while True:
+                        await connection.plan_anew()
                         await self._turn(cursor)
                         pause = 0.1
             except (*GONE, psycopg.IntegrityError) as error:

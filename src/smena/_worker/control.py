@@ -65,6 +65,8 @@ class Control:
                 await check_home(connection, self._schema)
                 while True:
                     await self._beat(connection)
+                    if pause > 0.1:
+                        telemetry.emit("database.back")
                     pause = 0.1
                     await self._forget(connection)
                     await self._until_next(connection)

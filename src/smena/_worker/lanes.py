@@ -37,7 +37,7 @@ class Lane:
     def floor(self, now: float) -> int:
         """Where the next claim starts: beyond this position."""
         past = self._past
-        while len(past) > 1 and past[1][0] <= now - _LOOK_BACK_SECONDS:
+        while past and past[0][0] <= now - _LOOK_BACK_SECONDS:
             past.popleft()
         for _, position in past:
             if self.reached - position <= _LOOK_BACK_POSITIONS:

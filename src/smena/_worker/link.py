@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -35,7 +36,10 @@ GONE = (
 OPTIONS = (
     "-c plan_cache_mode=force_generic_plan -c default_transaction_isolation=read\\ committed -c jit=off"
     " -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
+    # A claim that a crash of the server forgets would be made twice, under two tokens.
+    " -c synchronous_commit=on"
 )
+_PLANS_LAST = 10.0
 
 _CONNECT_SECONDS = 10
 
@@ -44,6 +48,13 @@ class Link(psycopg.AsyncConnection[Any]):
     """A connection of the worker's event loop."""
 
     patience = 60.0
+    planned_at = float("-inf")
+
+    async def plan_anew(self) -> None:
+        """Throws old plans away, now and then: one that was made on an empty store reads too much of a full one."""
+        if time.monotonic() - self.planned_at > _PLANS_LAST:
+            await self.execute("discard plans")
+            self.planned_at = time.monotonic()
 
     async def wait(self, *args: Any, **options: Any) -> Any:
         alarm = asyncio.get_running_loop().call_later(self.patience, hang_up, self)

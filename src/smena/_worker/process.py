@@ -48,7 +48,7 @@ from smena._worker.slots import Slots
 from smena._worker.source import JobSource
 from smena.current import Shift
 from smena.database import connect
-from smena.errors import LeaseLost
+from smena.errors import ConfigurationError, LeaseLost
 from smena.store import look
 
 if TYPE_CHECKING:
@@ -69,6 +69,18 @@ class WorkerOptions:
     until_empty: bool = False
     maintain: bool = True
     release: str | None = None
+
+    def __post_init__(self) -> None:
+        if (
+            isinstance(self.concurrency, bool)
+            or not isinstance(self.concurrency, int)
+            or not 1 <= self.concurrency <= 10_000
+        ):
+            raise ConfigurationError(f"concurrency={self.concurrency!r}: give a whole number from 1 to 10000")
+        if self.lease is not None and not 2 <= self.lease <= 86400:
+            raise ConfigurationError(f"lease={self.lease!r}: give a number of seconds from 2 to 86400")
+        if not 0 <= self.grace <= 86400:
+            raise ConfigurationError(f"grace={self.grace!r}: give a number of seconds from 0 to 86400")
 
 
 class Worker:

@@ -21,9 +21,7 @@ with done as (
     order by c.pos
     limit case when :n::int > 0 then
       case when pg_try_advisory_xact_lock_shared(:lock_a::int, :lock_b::int) then
-        case when (select w.claimed_until > clock_timestamp() and not w.closed
-                   from smena.workers w where w.incarnation = :incarnation::bigint)
-        then :n::int else 0 end
+        case when smena.may_claim(:incarnation::bigint) then :n::int else 0 end
       else 0 end
     else 0 end
     for update skip locked))

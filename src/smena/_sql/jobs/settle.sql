@@ -1,14 +1,25 @@
 -- Every outcome but done, under the token (position and incarnation), with its row of history:
 --   s  runs again after `delay` seconds        r  handed back, ready at once
 --   f  failed      u  unknown      c  cancelled
--- `back` gives the attempt back; `head` lets the next job of the order key run.
-with given as materialized (
-  select * from jsonb_to_recordset(:rows::jsonb) as x(lane int, pos bigint, "to" "char", delay float8, back bool,
-    head bool, snooze bool, unfit bool, outcome text, kind text, side text, detail jsonb)
+-- `back` gives the attempt back; `head` lets the next job of the order key run. A job that somebody wants cancelled does
+-- not run again. Positions are drawn in the order of the rows, so that hand-back keeps it.
+with asked as materialized (
+  select x.lane, x.pos, x.delay, x.back, x.snooze, x.unfit, x.kind, x.side,
+    case when stop then 'c'::"char" else x."to" end as "to", x.head or stop as head,
+    case when stop then 'cancelled' else x.outcome end as outcome,
+    case when stop then jsonb_build_object('reason', c.reason) else x.detail end as detail, x.n
+  from rows from (jsonb_to_recordset(:rows::jsonb) as (lane int, pos bigint, "to" "char", delay float8, back bool,
+    head bool, snooze bool, unfit bool, outcome text, kind text, side text, detail jsonb)) with ordinality as x(lane, pos,
+    "to", delay, back, head, snooze, unfit, outcome, kind, side, detail, n)
+  left join smena.cancel_requests c on c.worker = :incarnation::bigint and c.pos = x.pos
+  cross join lateral (select c.job_id is not null and x."to" in ('s', 'r') as stop) s
+), given as materialized (
+  select a.*, case when a."to" = 'r' then nextval('smena.pos_seq') end as fresh
+  from (select * from asked order by n) a
 ), moved as (
   update smena.job j set
     state = g."to",
-    pos = case when g."to" = 'r' then nextval('smena.pos_seq') else -j.id end,
+    pos = coalesce(g.fresh, -j.id),
     lane = case when g."to" in ('s', 'r') then
       case when l.kind = 's' and g."to" = 'r' then l.id else r.id end else j.lane end,
     attempt = j.attempt - g.back::int,
