@@ -21,6 +21,8 @@ _ALL: _Rights = {
 _ENQUEUE: _Rights = {
     "select": ("lanes", "queues", "job (id, pos, state)", "unique_keys"),
     "insert": ("job", "unique_keys"),
+    # Stale holds are locked in order before they are dropped, and PostgreSQL asks the right to change a column for that.
+    "update": ("unique_keys (version)",),
     "delete": ("unique_keys",),
 }
 _WORK: _Rights = {
