@@ -21,7 +21,7 @@ _ALL: _Rights = {
 _ENQUEUE: _Rights = {
     "select": ("lanes", "queues", "job (id, pos, state)", "unique_keys"),
     "insert": ("job", "unique_keys"),
-    # Stale holds are locked in order before they are dropped, and PostgreSQL asks the right to change a column for that.
+    # Stale holds are locked in order before they are dropped; PostgreSQL asks the right to change a column for that.
     "update": ("unique_keys (version)",),
     "delete": ("unique_keys",),
 }
